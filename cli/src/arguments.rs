@@ -14,7 +14,7 @@ use crate::{
 };
 use gridpost_ops::output;
 
-/// What programs may rely on.
+/// The exit codes that programs may rely on.
 const EXIT_CODES: &str = "\
 Results go to standard output, all else to standard error. With --json, results and errors are JSON, except usage errors; progress stays text.
 Exit codes: 0 done, 1 failed or refused, 2 usage error, 3 not finished (audit: events under way;

@@ -60,7 +60,7 @@ impl Output {
         self.print(&tagged(reply), text);
     }
 
-    /// The same for a command whose exit code says more.
+    /// Prints it for a command whose exit code says more.
     pub fn tell_tagged(self, reply: &Reply, text: impl FnOnce(&Value) -> String) {
         self.tell(&tagged(reply), text);
     }

@@ -75,7 +75,7 @@ impl TargetFlags {
         }
     }
 
-    /// What the flags choose.
+    /// Returns the flags' choice of a deployment.
     pub fn arguments(self) -> TargetArguments {
         let Self { manage_url, publish_url, deployment, name_prefix, home } = self;
         TargetArguments { manage_url, publish_url, deployment, name_prefix, home }

@@ -106,7 +106,7 @@ impl Default for Options {
     }
 }
 
-/// Why a process did not start.
+/// The reason why a process did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("127.0.0.1:{port} cannot be listened on: {reason}")]

@@ -37,7 +37,7 @@ const LASTS: Duration = Duration::days(397);
 const EARLIER: Duration = Duration::days(1);
 const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// Why there is no https.
+/// The reason why there is no https.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     #[error("{path}: {reason}")]

@@ -1,4 +1,4 @@
-//! What this deployment would cost in a month on AWS, by what it has and what was published lately.
+//! Estimates a month of this deployment on AWS, by what it has and what was published lately.
 
 use axum::extract::{Query, State};
 use axum::response::Response;

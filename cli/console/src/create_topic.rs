@@ -120,7 +120,7 @@ fn settings(form: View<'_>) -> Markup {
     }
 }
 
-/// What can be changed later, too, but for the mapping.
+/// Shows the settings that can be changed later too, except the mapping.
 pub(super) fn changeable(form: View<'_>) -> Markup {
     let profiles = [
         ("", "the kind's: basic, or namespace"),

@@ -103,7 +103,7 @@ async fn send(
     Ok("saved")
 }
 
-/// What is saved now with what was changed here, and what another one has changed.
+/// Shows the saved state with the changes made here, and the changes of another operator.
 async fn conflict(
     app: &App,
     topic: &str,
@@ -133,7 +133,7 @@ async fn conflict(
     Ok(render(app, topic, name, &shown, &both))
 }
 
-/// What is told of a refusal that is about no field.
+/// Shows a refusal that is about no field.
 pub(super) fn notice(error: &anyhow::Error, problems: &Placed) -> Markup {
     match problems.is_empty() {
         false => html! {},

@@ -99,8 +99,9 @@ pub(super) async fn save(
     Ok((status, render(&app, &topic, &shown, &notice)).into_response())
 }
 
-/// What is saved now with what was changed here, and what another one has changed. Where that can't be
-/// read: what was typed, of the state that it was made from, so that it can't be saved unseen.
+/// Shows the saved state with the changes made here, and the changes of another operator. Where
+/// that can't be read, shows what was typed with the state that it was made from, so that it can't
+/// be saved unseen.
 async fn conflict(
     app: &App,
     topic: &str,

@@ -190,7 +190,7 @@ fn held_back(topic: &str, held: &Value) -> Markup {
     }
 }
 
-/// Why dead letters that may have the event could not be looked into.
+/// Lists why dead letters that may have the event could not be looked into.
 fn notes(told: &Explanation) -> Markup {
     html! { @for note in told.notes() { p.warn { (page::visible(note)) } } }
 }
@@ -211,7 +211,7 @@ fn delivery_of(app: &App, topic: &str, delivery: &Value) -> Markup {
     }
 }
 
-/// Where the event stands, which is where its delivery does unless the events went different ways.
+/// Shows the event's status, which is its delivery's unless the events went different ways.
 fn status(delivery: &Value) -> Markup {
     let of = |pointer| delivery.pointer(pointer).and_then(Value::as_str);
     html! {

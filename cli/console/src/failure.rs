@@ -1,4 +1,4 @@
-//! What is shown when something did not work, and when a request is refused.
+//! Shows failures and refused requests.
 
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
@@ -10,7 +10,7 @@ use gridpost_ops::failure::{Misuse, Refusal, chain};
 
 pub(super) type Answer<T = Markup> = Result<T, Failure>;
 
-/// Why a page can't be shown, or an action was not done.
+/// The reason why a page can't be shown, or an action was not done.
 #[derive(Debug)]
 pub(super) struct Failure(anyhow::Error);
 

@@ -19,7 +19,7 @@ pub(super) enum Asked {
     Save,
     /// One more row of that list.
     Add(String),
-    /// That row of that list not to be there.
+    /// Removes that row of that list.
     Remove(String, usize),
     Choose,
 }
@@ -171,8 +171,8 @@ pub(super) fn meant(field: &str) -> String {
     json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_else(|| field.to_owned())
 }
 
-/// What a field means whose member is a number, or `true` or `false`. Anything else stays a text, which the
-/// API refuses in its own words.
+/// Reads a field whose member is a number, or `true` or `false`. Anything else stays a text, which
+/// the API refuses in its own words.
 pub(super) fn meant_value(field: &str) -> Value {
     let field = field.trim();
     match serde_json::from_str(field) {
@@ -188,7 +188,7 @@ pub(super) struct Look {
     pub(super) done: Option<String>,
 }
 
-/// What was given, unless it is nothing but space.
+/// Returns the text without space around it, unless it is empty.
 pub(super) fn given(text: Option<&String>) -> Option<String> {
     text.map(|text| text.trim()).filter(|text| !text.is_empty()).map(str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! Which requests are answered.
+//! Decides which requests are answered.
 //!
 //! The console acts with its user's AWS identity, so a web page of anyone else must not reach it. It
 //! listens on loopback alone; `Host` must be its own, so a name that is made to lead here (DNS rebinding)
@@ -26,7 +26,8 @@ use gridpost_ops::clock;
 /// The longest form: an event of 1 MiB, every byte of which is percent-encoded, and some more.
 const FORM_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Nothing is loaded from elsewhere, nothing is inline, no page of another origin frames these.
+/// Loads nothing from elsewhere and nothing inline, and forbids pages of other origins to frame
+/// these.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 

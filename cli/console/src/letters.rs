@@ -106,7 +106,7 @@ impl Chosen {
         })
     }
 
-    /// What was given; where it is meant exactly, with its spaces.
+    /// Returns the text of a field; with its spaces where it is meant exactly.
     fn text(&self, field: &Option<String>) -> Option<String> {
         match self.exact {
             Some(_) => field.clone().filter(|text| !text.is_empty()),
@@ -180,7 +180,8 @@ pub(super) async fn all(State(app): State<App>, Query(look): Query<Look>) -> Ans
     }))
 }
 
-/// Those of these topics, of the first ones at least.
+/// Lists the event subscriptions of these topics that have a place for dead letters, of the first
+/// topics at least.
 async fn places(app: &App, names: Vec<String>) -> Markup {
     let (mut rows, mut unread) = (Vec::new(), Vec::new());
     let (mut left, mut looked) = (LOOKED_AT_MAX, 0);
@@ -332,7 +333,7 @@ fn counts(url: &str, chosen: &Chosen, counted: &DeadLetterCount) -> Markup {
     }
 }
 
-/// The same list of one reason, or type, alone.
+/// Returns the URL of the same list with one reason or type alone.
 fn narrowed(url: &str, chosen: &Chosen, field: &str, value: &str) -> String {
     let others = chosen.pairs().into_iter().filter(|(name, _)| ![field, EXACT].contains(name));
     let mut pairs: Vec<_> = others.chain([(field, value)]).collect();

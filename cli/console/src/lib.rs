@@ -66,7 +66,7 @@ const TAILS_MAX: usize = 4;
 pub struct Settings {
     /// The deployment that it shows.
     pub target: Target,
-    /// What the deployment is called on its pages.
+    /// The deployment's name on its pages.
     pub name: String,
     /// Flags that choose the deployment, for the commands that its pages name; with a space before
     /// each.
@@ -85,7 +85,7 @@ pub struct Console {
     one_time: String,
 }
 
-/// What all pages need.
+/// The state that all pages need.
 #[derive(Debug)]
 struct Shared {
     settings: Settings,
@@ -115,7 +115,7 @@ impl Console {
         Ok(Self { listener, shared, one_time })
     }
 
-    /// Where it is.
+    /// Returns the console's URL.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.shared.settings.port)
     }

@@ -64,7 +64,7 @@ pub(super) fn is_conflict(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status == 412)
 }
 
-/// What is saved now, with what was changed on the page.
+/// Merges the changes made on the page into what is saved now.
 pub(super) fn merged(was: &Value, now: &Value, mine: &Value) -> Value {
     let mut merged = now.clone();
     merge(&mut merged, &difference(was, mine));
@@ -75,7 +75,7 @@ pub(super) fn told(was: &Value, now: &Value, mine: &Value) -> Markup {
     told_of(was, now, &merged(was, now, mine))
 }
 
-/// The same, where the form below means that document.
+/// Shows the difference, where the form below means that document.
 pub(super) fn told_of(was: &Value, now: &Value, in_form: &Value) -> Markup {
     let mut paths = Vec::new();
     differing(was, now, "", &mut paths);
@@ -97,7 +97,8 @@ pub(super) fn told_of(was: &Value, now: &Value, in_form: &Value) -> Markup {
     }
 }
 
-/// What was typed that the form below has no field for: another one has saved a destination of another type.
+/// Lists typed values for which the form below has no field: another operator has saved a destination
+/// of another type.
 pub(super) fn lost(was: &Value, mine: &Value, in_form: &Value) -> Markup {
     let mut paths = Vec::new();
     differing(was, mine, "", &mut paths);
@@ -130,7 +131,7 @@ fn shown(document: &Value, path: &str) -> String {
     }
 }
 
-/// What is told where what another one has saved can't be read.
+/// Shows that the changes of another operator can't be read.
 pub(super) fn unread(error: &anyhow::Error) -> Markup {
     html! {
         div.problem role="alert" {

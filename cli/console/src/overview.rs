@@ -45,7 +45,7 @@ struct Seen {
     unread: Vec<Unread>,
 }
 
-/// What could not be read, and why.
+/// A request that failed, and why.
 struct Unread {
     what: &'static str,
     whose: String,
@@ -125,7 +125,7 @@ async fn look(app: &App) -> Seen {
     seen
 }
 
-/// What could not be read: each reason once, with whose it is.
+/// Lists each reason once, with the topics that it concerns.
 fn unread(seen: &Seen) -> Markup {
     let mut groups: Vec<(&Unread, Vec<&str>)> = Vec::new();
     for one in &seen.unread {

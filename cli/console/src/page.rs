@@ -1,4 +1,4 @@
-//! What all pages have in common: the frame, times, tables, the command that does the same.
+//! Parts of all pages: the frame, times, tables, the command that does the same.
 
 use std::convert::Infallible;
 
@@ -17,7 +17,7 @@ use url::form_urlencoded::Serializer;
 use super::Shared;
 use gridpost_ops::output::{hides, text_at};
 
-/// What stays as it is in a part of a path.
+/// Characters that stay as they are in a part of a path.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
 const TABS: [(Tab, &str, &str); 8] = [
@@ -51,7 +51,7 @@ pub(super) struct Frame<'a> {
     pub(super) title: &'a str,
     /// Pages above it: URL and name.
     pub(super) above: Vec<(String, String)>,
-    /// What shows the same on the command line, without `gridpost` before it.
+    /// The command that shows the same, without `gridpost` before it.
     pub(super) command: String,
 }
 
@@ -89,7 +89,7 @@ impl Shared {
     }
 }
 
-/// Where the part of a page stands that takes its time. Texts are escaped, so none of them is this.
+/// The place of the part of a page that takes its time. Texts are escaped, so none of them is this.
 const LATE: &str = "<!--late-->";
 
 pub(super) fn late() -> Markup {
@@ -283,7 +283,7 @@ pub(super) fn visible_json(json: &str) -> String {
     if json.contains(hides) { json.chars().map(escaped).collect() } else { json.to_owned() }
 }
 
-/// What stands below a field whose value has such characters: a field can't show them.
+/// Shows such characters below a field: the field can't.
 pub(super) fn hidden_in(value: &str) -> Markup {
     html! {
         @if value.contains(hides) {
@@ -320,7 +320,7 @@ pub(super) fn next_page(url: &str, pairs: &[(&str, &str)], next: Option<&str>) -
     }
 }
 
-/// What was just done, where the URL says so. Only these texts are ever shown.
+/// Says what was just done, where the URL has a code for it. Only these texts are ever shown.
 pub(super) fn done(code: Option<&str>) -> Markup {
     const DONE: [(&str, &str); 13] = [
         ("reset", "The endpoint's waits are ended: its next delivery is attempted when it is due."),

@@ -1,5 +1,5 @@
-//! What was changed in a document, as a JSON merge patch; and a document with its problems at their
-//! places.
+//! Makes a JSON merge patch of the changes in a document, and shows a document with its problems at
+//! their places.
 
 use maud::{Markup, html};
 use serde_json::{Map, Value};

@@ -59,7 +59,8 @@ pub(super) struct Point {
     pub(super) told: String,
 }
 
-/// Where a time is on an axis of that length: the first minutes get as much room as the last hours.
+/// Returns the position of a time on an axis of that length: the first minutes get as much room as
+/// the last hours.
 fn place(at: f64, longest: f64) -> f64 {
     let share = (1.0 + at.max(0.0)).ln() / (1.0 + longest.max(1.0)).ln();
     LEFT + share.min(1.0) * (RIGHT - LEFT)

@@ -176,8 +176,8 @@ pub(super) async fn begin(
     }
 }
 
-/// Why what is sent there now would end at once. What can't be read is no reason: a redrive may be
-/// allowed where reading health is not.
+/// Returns why events sent there now would end at once. `None` also if the health can't be read: a
+/// redrive may be allowed where reading health is not.
 async fn probation(app: &App, topic: &str, name: &str) -> Option<String> {
     let health = app.api.health(topic, name).await.ok()?;
     refusal_by_probation(topic, name, &health)

@@ -197,8 +197,8 @@ async fn patch(
     Ok("saved")
 }
 
-/// What a page shows: what is saved, as far as it could be read, the policy that fields which are not given
-/// have, what was typed, and what the form was made from.
+/// The content of a page: the saved state as far as it could be read, the policy for fields that
+/// are not given, what was typed, and the state that the form was made from.
 struct Shown<'a> {
     saved: &'a anyhow::Result<Saved>,
     policy: &'a Value,

@@ -1,6 +1,6 @@
-//! What was typed into a search. Copied text brings along characters that do not show: a zero-width space,
-//! a no-break space, the end of a line. With them nothing is found, and nothing says why. They are left out,
-//! and that is told, with a link for one who means them.
+//! Cleans text typed into a search. Copied text brings characters that do not show: a zero-width
+//! space, a no-break space, the end of a line. With them nothing is found, and nothing says why.
+//! They are left out, and the page says so, with a link that keeps them.
 
 use maud::{Markup, html};
 
@@ -25,7 +25,7 @@ impl LeftOut {
         }
     }
 
-    /// What was left out, and where it is not.
+    /// Says what was left out, with a link that keeps it.
     pub(super) fn told(&self, url: &str, pairs: &[(&str, &str)]) -> Markup {
         let as_given = |(name, value): &(&str, &str)| {
             let given = self.0.iter().find(|(field, _)| field == name);
@@ -47,7 +47,7 @@ impl LeftOut {
         }
     }
 
-    /// What was left out, where nothing can be meant by it.
+    /// Says what was left out, where nothing can be meant by it.
     pub(super) fn notes(&self) -> Markup {
         html! {
             @if !self.0.is_empty() {

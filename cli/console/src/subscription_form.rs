@@ -15,7 +15,7 @@ use gridpost_ops::failure::Refusal;
 const TYPE: &str = "destination.endpointType";
 const AUTHENTICATION: &str = "destination.authentication.type";
 const RULES: &str = "retryPolicy.statusRules";
-/// What can't be changed after the event subscription is made.
+/// The setting that can't be changed after the event subscription is made.
 const SCHEMA: &str = "eventDeliverySchema";
 
 /// The field that says whose fields are on the page.

@@ -100,7 +100,7 @@ impl Asked {
     }
 }
 
-/// What a line says, and the ids of its events as far as they are told.
+/// Describes a line, with the ids of its events as far as they are logged.
 fn told(line: &AttemptLine) -> String {
     let ids = line.event_ids();
     let more = if ids.len() > IDS_TOLD { ", …" } else { "" };
@@ -113,7 +113,7 @@ fn told(line: &AttemptLine) -> String {
     }
 }
 
-/// What a line is known by on the page: it comes again where a stream goes on.
+/// Returns a line's id on the page: the line comes again where a stream goes on.
 fn id(line: &AttemptLine) -> String {
     let hash = Sha256::digest(line.id.as_bytes());
     hash[..10].iter().map(|byte| format!("{byte:02x}")).collect()
@@ -185,7 +185,7 @@ fn form(asked: &Asked) -> Markup {
     }
 }
 
-/// What a stream keeps between two looks.
+/// The state of a stream between two looks.
 struct Following {
     follower: Follower,
     /// Read, and not sent yet; the oldest last.
@@ -277,7 +277,8 @@ fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>>
 }
 
 impl Following {
-    /// What is known and not sent yet: an attempt, or how far it has come without one.
+    /// Returns what is known and not sent yet: an attempt, or how far the stream has come without
+    /// one.
     fn next(&mut self) -> Option<Event> {
         if let Some(line) = self.lines.pop() {
             self.told_ms = self.told_ms.max(line.at_ms);
@@ -312,7 +313,7 @@ impl Following {
     }
 }
 
-/// What a page that was left is told of what it does not show.
+/// Says what a page that was left does not show.
 fn left_out(left_ms: i64, begins_ms: i64) -> String {
     let [left, begins] =
         [left_ms, begins_ms].map(|at_ms| Timestamp::from_millis(at_ms).to_iso_8601());

@@ -1,4 +1,4 @@
-//! What waits for a person: parked deliveries and the poison queue.
+//! Shows parked deliveries and the poison queue, which wait for a person.
 
 use std::collections::BTreeSet;
 
@@ -125,7 +125,7 @@ fn chosen(pairs: &Pairs) -> Result<BTreeSet<String>, Misuse> {
     }
 }
 
-/// What the API said of one: its id, whether nothing of it is left, and why not.
+/// The API's result for one: its id, whether nothing of it is left, and why not.
 type Done = (String, bool, Option<String>);
 
 /// Fails with each chosen id that was not handled, and why.

@@ -59,7 +59,7 @@ pub struct AttemptLine {
     pub due: Option<String>,
     /// An [`AttemptReason`], of a deployment that may know more of them.
     pub(crate) because: Option<String>,
-    /// Why the delivery ended.
+    /// The reason why the delivery ended.
     pub reason: Option<String>,
     pub events: Option<u32>,
     /// How many attempts a delivery had that ended.

@@ -27,14 +27,14 @@ use verdict::{Audit, Queues, Verdict};
 pub use waiting::Effort;
 use waiting::{add_waiting, parked, waiting_of_others};
 
-/// What is waited before the next look, while it does not balance.
+/// The wait before the next look, while it does not balance.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// What is waited before the logs are read once more, where something seems to be missing: lines can be
+/// The wait before the logs are read once more, if something seems to be missing: lines can be
 /// found some seconds after they were written.
 const LOGS_SETTLE: Duration = Duration::from_secs(10);
 
-/// What to look at.
+/// The part to look at.
 #[derive(Clone, Debug)]
 pub struct AuditOptions {
     pub topic: Option<String>,
@@ -201,7 +201,7 @@ fn add_parked(
     }
 }
 
-/// What the deployment's queues hold, about.
+/// Counts the messages in the deployment's queues, about.
 async fn queues(target: &Target, name_prefix: &str) -> anyhow::Result<Queues> {
     let sqs = AwsApi::connect(Service::Sqs, target).await?;
     let mut queues = Queues::default();

@@ -58,8 +58,8 @@ impl Service {
         if self == Self::Alarms { "cloudwatch" } else { self.name() }
     }
 
-    /// What stands before an operation in `x-amz-target`, and the content type; none for services
-    /// whose operations are methods of paths.
+    /// Returns what stands before an operation in `x-amz-target`, and the content type; none for
+    /// services whose operations are methods of paths.
     ///
     /// Source: the services' API models, `targetPrefix` and `jsonVersion`. CloudWatch takes JSON
     /// beside forms and CBOR.
@@ -76,7 +76,7 @@ impl Service {
         }
     }
 
-    /// Where AWS has it for a region, and the region of its signatures.
+    /// Returns AWS's host for a region, and the region of its signatures.
     ///
     /// Source: IAM, "Service endpoints": one for each partition.
     fn place(self, region: &str) -> (String, String) {

@@ -127,9 +127,9 @@ pub struct Mix {
     pub ingest_mb: u32,
     /// Memory of dispatch, in MB.
     pub dispatch_mb: u32,
-    /// For how long ingest waits for SQS, in milliseconds.
+    /// The time that ingest waits for SQS, in milliseconds.
     pub sqs_ms: f64,
-    /// For how long an invocation of dispatch waits for its slowest endpoint, in milliseconds.
+    /// The time that an invocation of dispatch waits for its slowest endpoint, in milliseconds.
     pub endpoint_ms: f64,
 }
 

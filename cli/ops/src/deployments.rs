@@ -15,7 +15,7 @@ use crate::failure::Misuse;
 /// Names another file.
 pub const FILE_VARIABLE: &str = "GRIDPOST_DEPLOYMENTS";
 
-/// What the file knows.
+/// The content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deployments {
@@ -23,7 +23,7 @@ pub struct Deployments {
     pub deployment: BTreeMap<String, Deployment>,
 }
 
-/// Where a deployment is, and who one is there.
+/// A deployment's place, and the caller's identity there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Deployment {
@@ -31,7 +31,7 @@ pub struct Deployment {
     pub manage_url: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub publish_url: Option<String>,
-    /// What the names of its functions and queues begin with.
+    /// The beginning of the names of its functions and queues.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name_prefix: Option<String>,
     /// Profile of the AWS configuration that signs requests to it.

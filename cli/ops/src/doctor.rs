@@ -21,7 +21,7 @@ pub use plan::{Plan, PlanError, Regions};
 /// Something that AWS would refuse, or that can't work there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fault {
-    /// What kind it is, for programs: `role-policies`.
+    /// The kind of fault, for programs: `role-policies`.
     pub code: &'static str,
     /// The resource's address in the plan, or those of several, with a comma between them.
     pub address: String,
@@ -30,7 +30,7 @@ pub struct Fault {
     pub source: &'static str,
 }
 
-/// What is known of the account.
+/// The known facts of the account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account {
     pub concurrency: u64,
@@ -54,7 +54,7 @@ pub fn check(document: &Value, account: &Account) -> Result<(usize, Vec<Fault>),
     Ok((plan.resources.len(), faults))
 }
 
-/// What to know of the event subscriptions that the module `event-subscription` makes: their documents are
+/// Notes the event subscriptions that the module `event-subscription` makes: their documents are
 /// inputs of `terraform_data`.
 pub fn notes(document: &Value) -> Result<Vec<Note>, PlanError> {
     let plan = Plan::read(document)?;

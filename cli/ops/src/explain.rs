@@ -31,13 +31,13 @@ use crate::{
     target::{Target, before},
 };
 
-/// Which event.
+/// The event to explain.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Question {
     #[serde(rename = "event")]
     pub id: String,
     pub topic: String,
-    /// In how long a time attempts are looked for.
+    /// How far back attempts are looked for.
     #[serde(skip)]
     pub since: TimeSpan,
 }
@@ -50,7 +50,7 @@ pub struct Explanation {
     question: Question,
     given_event_id: Option<String>,
     verdicts: Option<Vec<ExplainedSubscription>>,
-    /// Why dead letters that may have the event could not be looked into.
+    /// Reasons why dead letters that may have the event could not be looked into.
     notes: Vec<String>,
     deliveries: Vec<EventDelivery>,
     holding_back: Vec<HoldingBack>,

@@ -1,4 +1,4 @@
-//! What went wrong, told so that the next step is clear.
+//! Errors that say what went wrong and what to do next.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ pub struct Misuse(pub String);
 #[error("{0}")]
 pub struct Unfinished(pub String);
 
-/// The same, with what is known so far for programs: members of the error's JSON.
+/// An error with what is known so far for programs: members of its JSON.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct SoFar {
@@ -31,9 +31,9 @@ pub struct SoFar {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct InPart {
-    /// What was done, and what was not.
+    /// The part that was done, and the part that was not.
     pub message: String,
-    /// The same for programs: members of the error's JSON.
+    /// Members of the error's JSON.
     pub members: Map<String, Value>,
     pub is_misuse: bool,
 }
@@ -43,7 +43,7 @@ pub struct InPart {
 pub struct Detail {
     pub code: String,
     pub message: String,
-    /// What it is about, where the server says: the JSON path of a member.
+    /// The JSON path of the member that it is about, where the server says it.
     pub target: Option<String>,
 }
 
@@ -88,7 +88,7 @@ impl Refusal {
         }
     }
 
-    /// What to do about it, where that is not in the message.
+    /// Returns what to do about it, if the message does not say so.
     pub fn next_step(&self) -> Option<&'static str> {
         match self.status {
             401 => {

@@ -1,4 +1,4 @@
-//! What people give as text: times, names, JSON.
+//! Reads times, names and JSON that people give as text.
 
 use std::{
     error::Error,

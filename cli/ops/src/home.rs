@@ -36,7 +36,7 @@ impl Home {
         Self { root: root.to_owned(), cache: root.join("cache") }
     }
 
-    /// The same, with the caches of another stack; for tests, which need not install everything again.
+    /// Uses the caches of another stack; for tests, which need not install everything again.
     pub fn with_cache(self, cache: &Path) -> Self {
         Self { cache: cache.to_owned(), ..self }
     }
@@ -46,7 +46,7 @@ impl Home {
         &self.root
     }
 
-    /// What survives `down`: it is costly to make and holds no state.
+    /// Returns the folder that survives `down`: it is costly to make and holds no state.
     pub fn cache(&self) -> &Path {
         &self.cache
     }
@@ -71,7 +71,8 @@ impl Home {
         self.root.join("emulator")
     }
 
-    /// What broke AWS's limits on this emulator; not there as long as nothing did.
+    /// Returns the log of broken AWS limits on this emulator; it does not exist as long as none was
+    /// broken.
     pub fn quota_log(&self) -> PathBuf {
         self.emulator().join("quotas.log")
     }
@@ -81,7 +82,7 @@ impl Home {
         self.root.join("logs")
     }
 
-    /// What runs and what is deployed.
+    /// Returns the file that says what runs and what is deployed.
     pub fn state_file(&self) -> PathBuf {
         self.root.join("state.json")
     }
@@ -91,7 +92,7 @@ impl Home {
         self.root.join("local.json")
     }
 
-    /// For `cargo lambda watch`: what the functions read from their environment.
+    /// Returns the functions' environment for `cargo lambda watch`.
     pub fn environment_file(&self) -> PathBuf {
         self.root.join("local.env")
     }
@@ -101,7 +102,7 @@ impl Home {
         self.root.join("samples")
     }
 
-    /// What `gridpost dev` keeps.
+    /// Returns the data folder of `gridpost dev`.
     pub fn dev(&self) -> PathBuf {
         self.root.join("dev")
     }
@@ -228,7 +229,7 @@ pub fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
     write().with_context(|| format!("{} cannot be written", path.display()))
 }
 
-/// Where a file is written before it takes its place.
+/// Returns the place where a file is written before it takes its own.
 fn draft_of(path: &Path) -> PathBuf {
     path.with_extension("draft")
 }

@@ -18,8 +18,8 @@ pub fn for_url(url: &str) -> anyhow::Result<reqwest::Client> {
     trusting(url, None)
 }
 
-/// The same, which trusts the CA in that file and no other: the one of `gridpost dev --tls`. Without a
-/// file, those of the system.
+/// Makes a client that trusts the CA in that file and no other: the one of `gridpost dev --tls`.
+/// Without a file, it trusts those of the system.
 pub fn trusting(url: &str, ca_file: Option<&Path>) -> anyhow::Result<reqwest::Client> {
     let builder = reqwest::Client::builder().timeout(ANSWER_MAX).redirect(Policy::none());
     let builder = if is_loopback(url) { builder.no_proxy() } else { builder };

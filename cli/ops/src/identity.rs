@@ -119,7 +119,7 @@ impl Identity {
         Ok(credentials)
     }
 
-    /// What a `credential_source` stands for.
+    /// Returns the credentials that a `credential_source` stands for.
     async fn named(&self, source: &str) -> anyhow::Result<Credentials> {
         let found = match source.to_ascii_lowercase().as_str() {
             "environment" => self.environment.keys(),

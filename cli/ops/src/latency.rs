@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 const PERCENTS: [u32; 3] = [50, 95, 99];
 
-/// What stands above [`cells`].
+/// The head above [`cells`].
 pub const HEAD: [&str; 3] = ["P50", "P95", "P99"];
 
 /// The percentiles for a table, `-` where nothing was delivered.

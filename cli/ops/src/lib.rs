@@ -1,4 +1,4 @@
-//! What the command line and the console do with a deployment.
+//! The operations of the command line and the console on a deployment.
 //!
 //! [`target`] finds the deployment that is meant, in flags, in the user's list ([`deployments`]) or in the
 //! folder of a local stack ([`home`]). [`manage_api`] is the client of its resource API; [`aws_api`] calls

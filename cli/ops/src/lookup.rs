@@ -64,7 +64,7 @@ pub async fn spelled(api: &ManageApi, topic: &str) -> String {
     found.map_or_else(|_| topic.to_owned(), |found| found.document.name)
 }
 
-/// What was answered; `None` where it does not exist.
+/// Returns the answer; `None` if the resource does not exist.
 pub fn if_there<T>(answer: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
     match answer {
         Err(error) if error.downcast_ref::<Refusal>().is_some_and(|it| it.status == 404) => {

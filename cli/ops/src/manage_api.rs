@@ -28,10 +28,10 @@ use crate::{
 /// Pages followed in one list; a server that never ends is an error, not a hang.
 const PAGES_MAX: usize = 1_000;
 
-/// The same for deliveries: ten million of them.
+/// Pages of deliveries followed in one list: ten million deliveries.
 const DELIVERY_PAGES_MAX: usize = 100_000;
 
-/// What a request was answered with.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// HTTP status, 200 to 299.
@@ -259,7 +259,7 @@ impl ManageApi {
         self.each(&path, DELIVERY_PAGES_MAX, take).await
     }
 
-    /// The same, as long as `take` says that it goes on; whether there was no more to take.
+    /// Takes deliveries as long as `take` continues; returns whether there was no more to take.
     pub async fn deliveries_while(
         &self,
         topic: &str,
@@ -304,7 +304,7 @@ impl ManageApi {
         self.each_while(path, pages_max, take).await.map(|_| ())
     }
 
-    /// The same as long as `take` says that it goes on; whether there was no more to take.
+    /// Follows pages as long as `take` continues; returns whether there was no more to take.
     async fn each_while(
         &self,
         path: &str,

@@ -46,7 +46,7 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// Publishes on their way at once; more wait, and the rate drops.
 const UNDER_WAY_MAX: usize = 100;
 
-/// What to publish, and for how long.
+/// The events to publish, and for how long.
 #[derive(Clone, Debug)]
 pub struct ProberOptions {
     /// An existing topic; without one, a temporary one that is deleted at the end.

@@ -1,4 +1,5 @@
-//! What `verify` and the prober share: a publisher of one topic, and a webhook as a destination.
+//! Parts that `verify` and the prober share: a publisher of one topic, and a webhook as a
+//! destination.
 
 use anyhow::Context;
 use gridpost_api::{

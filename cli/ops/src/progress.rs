@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::output;
 
-/// Where the steps of one command are shown.
+/// The place where the steps of one command are shown.
 #[derive(Clone, Debug)]
 pub struct Progress {
     bars: MultiProgress,
@@ -85,8 +85,8 @@ impl Step {
         self.detail(detail);
     }
 
-    /// So many parts are done; without a terminal each further tenth is a line, with `detail`, which
-    /// names what is under way.
+    /// Shows that this many parts are done; without a terminal each further tenth is a line, with
+    /// `detail`, which names what is under way.
     pub fn reach(&self, count: u64, detail: &str) {
         let length = self.bar.length().unwrap_or(0);
         let tenth = |count: u64| (count * 10).checked_div(length).unwrap_or(0);

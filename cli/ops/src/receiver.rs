@@ -45,7 +45,7 @@ impl Behaviour {
     }
 }
 
-/// What a request was.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Event Grid's validation event, or the CloudEvents `OPTIONS` request.
@@ -111,7 +111,7 @@ impl Receiver {
         Ok(Self { address, accepting: tokio::spawn(accept(listener, Arc::new(script))) })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens at.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -230,7 +230,7 @@ fn empty(status: u16) -> Response<Full<Bytes>> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answers(Vec<u16>);
 
-/// Why a list of answers was refused.
+/// The reason why a list of answers was refused.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{given}` is no HTTP status from 200 to 599; write one, or several as in 500,500,200")]
 pub struct AnswersError {

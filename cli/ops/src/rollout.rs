@@ -13,7 +13,8 @@ pub mod steps;
 use self::alarms::Alarm;
 use self::plan::{Alias, Route};
 
-/// What a rollout needs of an account. Functions are named by their role in the deployment (`dispatch`).
+/// The calls that a rollout needs of an account. Functions are named by their role in the deployment
+/// (`dispatch`).
 #[expect(async_fn_in_trait, reason = "no caller sends these futures to another thread")]
 pub trait Account {
     async fn alias(&self, role: &str) -> anyhow::Result<Option<Alias>>;

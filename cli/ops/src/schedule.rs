@@ -27,7 +27,7 @@ pub struct ProbationSeconds {
     seconds: u32,
 }
 
-/// What the Terraform variable takes at most.
+/// The most that the Terraform variable takes.
 const PROBATION_MAX_S: u32 = 86_400;
 
 impl std::str::FromStr for ProbationSeconds {

@@ -46,7 +46,7 @@ impl Signer {
         Self::asking(credentials, service, region)
     }
 
-    /// The same identity for signatures of another region, as services have that are the same in all of them.
+    /// Signs for another region, as services need that are the same in all of them.
     pub(crate) fn in_region(self, region: &str) -> Self {
         Self { region: region.to_owned(), ..self }
     }
@@ -89,7 +89,8 @@ impl Signer {
     }
 }
 
-/// Where AWS has a service. China and the European Sovereign Cloud have domains of their own.
+/// Returns AWS's host of a service. China and the European Sovereign Cloud have domains of their
+/// own.
 pub(crate) fn endpoint(service: &str, region: &str) -> String {
     let domain = match region.split('-').next() {
         Some("cn") => "amazonaws.com.cn",

@@ -34,7 +34,7 @@ const SLICE_MS: i64 = 600_000;
 /// Lines of the log after which no further slice is read.
 const READ_MAX: usize = 10_000;
 
-/// Which attempts and ends.
+/// A choice of attempts and ends.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     pub topic: Option<String>,
@@ -57,7 +57,7 @@ impl Filter {
     }
 }
 
-/// What is wanted of the log, each line once.
+/// Reads the chosen lines of the log, each once.
 pub struct Follower {
     target: Target,
     log: AttemptLog,
@@ -65,16 +65,17 @@ pub struct Follower {
     seen: Seen,
 }
 
-/// What was attempted while a follower was away.
+/// The attempts made while a follower was away.
 pub struct CaughtUp {
     /// The lines, oldest first.
     pub lines: Vec<AttemptLine>,
-    /// What is older was not read, or is left out; none where it is all there.
+    /// The beginning of what is there: older attempts were not read, or are left out; `None` if all
+    /// are there.
     pub begins_ms: Option<i64>,
 }
 
 impl Follower {
-    /// One that begins so long ago.
+    /// Makes a follower that begins so long ago.
     pub async fn of(target: &Target, filter: Filter, since: TimeSpan) -> anyhow::Result<Self> {
         let log = AttemptLog::connect(target).await?;
         let began_ms = target.ago(since).await?.as_millis();
@@ -82,8 +83,8 @@ impl Follower {
         Ok(Self { target: target.clone(), log, filter, seen })
     }
 
-    /// One that goes on where another one was, and a little before: lines may be found late. So it
-    /// gives some lines again.
+    /// Makes a follower that goes on where another one was, and a little before: lines may be found
+    /// late. So it gives some lines again.
     pub async fn resumed(
         target: &Target,
         filter: Filter,
@@ -100,12 +101,13 @@ impl Follower {
         self.seen.newest_ms
     }
 
-    /// From when on it follows, where that is later than another time: what is between was never read.
+    /// Returns from when on it follows, if that is later than another time: the time between was never
+    /// read.
     pub fn began_after(&self, at_ms: i64) -> Option<i64> {
         Some(self.seen.began_ms).filter(|began_ms| *began_ms > at_ms)
     }
 
-    /// What is new since the last look.
+    /// Returns the lines that are new since the last look.
     pub async fn look(&mut self) -> anyhow::Result<Vec<AttemptLine>> {
         let now_ms = self.target.now().await?.as_millis();
         let lines = self.log.read(self.seen.next_from(), None).await?;
@@ -169,7 +171,7 @@ fn slices(from_ms: i64, now_ms: i64) -> impl Iterator<Item = Slice> {
     })
 }
 
-/// What has been printed, or passed over, already.
+/// The lines that were printed or passed over already.
 struct Seen {
     began_ms: i64,
     newest_ms: i64,
@@ -181,8 +183,8 @@ impl Seen {
         (self.newest_ms - OVERLAP_MS).max(self.began_ms)
     }
 
-    /// Those that were not there before; what no later look reads is forgotten. A look that finds nothing
-    /// has seen all until some minutes ago.
+    /// Returns the lines that were not there before; forgets what no later look reads. A look that
+    /// finds nothing has seen all until some minutes ago.
     fn fresh(&mut self, lines: Vec<AttemptLine>, now_ms: i64) -> Vec<AttemptLine> {
         let ids = lines.iter().map(|line| line.id.clone()).collect();
         let before = std::mem::replace(&mut self.ids, ids);

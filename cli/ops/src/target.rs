@@ -1,4 +1,4 @@
-//! Which deployment a command is for: the local stack, or one on AWS.
+//! Finds the deployment of a command: the local stack, or one on AWS.
 
 use std::{
     env,
@@ -66,7 +66,7 @@ pub struct Target {
     clock: Arc<Mutex<Option<(Instant, Clock)>>>,
 }
 
-/// What `gridpost dev` says of its clock.
+/// The clock of `gridpost dev`.
 #[derive(Debug, Default, Deserialize)]
 struct DevClock {
     now: Option<Time>,

@@ -35,7 +35,7 @@ use crate::{
     target::Target,
 };
 
-/// What to try a deployment with.
+/// The things to try a deployment with.
 #[derive(Clone, Debug)]
 pub struct VerifyOptions {
     /// ARN or URL of an SQS queue that the deployment may deliver to and nothing else uses.

@@ -38,7 +38,7 @@ pub async fn run(arguments: &AuditArguments, common: &Common) -> anyhow::Result<
     outcome(audit.verdict())
 }
 
-/// What the command ends with: nothing open, something open, something missing.
+/// Turns the verdict into the exit code: nothing open, something open, something missing.
 fn outcome(verdict: Verdict) -> anyhow::Result<()> {
     match verdict {
         Verdict::Balances => Ok(()),

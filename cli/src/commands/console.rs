@@ -54,7 +54,7 @@ pub async fn run(arguments: ConsoleArguments, common: &Common) -> anyhow::Result
     }
 }
 
-/// What pages call the deployment.
+/// Returns the deployment's name on pages.
 fn name(arguments: &TargetArguments, target: &Target) -> String {
     match (&arguments.deployment, target.is_dev(), target.manage_url()) {
         (Some(name), ..) => name.clone(),

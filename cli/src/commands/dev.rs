@@ -43,7 +43,7 @@ use gridpost_ops::{
 use gridpost_stack::demonstration::{self, Publisher, Show, Shown, own};
 use in_process::{Alone, Written};
 
-/// As many files as the process may have open, where the system lets it.
+/// The number of open files that the process asks for, if the system allows it.
 const OPEN_FILES: u64 = 20_000;
 
 const PORT: u16 = 7070;
@@ -236,7 +236,7 @@ async fn serve(
     std::future::pending().await
 }
 
-/// Why nothing is shown where topics are in use.
+/// Says why nothing is shown where topics are in use.
 fn left_out(whose: &str) -> String {
     format!(
         "· No demonstration: the event subscription {whose} is here, and might get its events (--no-demo is \

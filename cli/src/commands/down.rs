@@ -35,7 +35,7 @@ pub async fn run(arguments: &DownArguments, common: &Common) -> anyhow::Result<(
     Ok(())
 }
 
-/// What was done. What `gridpost dev` keeps is named where all might be thought to be gone.
+/// Says what was done. Names the data of `gridpost dev` where all might be thought to be gone.
 fn told(was_there: bool, purge: bool, kept_by_dev: &[String]) -> String {
     match (was_there, purge) {
         (false, _) => "no local stack is up".to_owned(),

@@ -105,7 +105,7 @@ fn leave_out_demo(export: &mut Export) {
     }
 }
 
-/// What is to be known goes to standard error: the file is on standard output.
+/// Notes go to standard error: the file is on standard output.
 fn tell(notes: &[String], is_json: bool) {
     if is_json && !notes.is_empty() {
         output::note(&json!({ "notes": notes }).to_string());

@@ -359,7 +359,7 @@ fn consent(topic: &str, name: &str, health: &Value) -> String {
     )
 }
 
-/// What the deletion of such an event subscription takes along.
+/// The part of a deletion's warning about deliveries that were never attempted.
 const HELD_BACK: &str = ", and with them all that is held back before its first attempt, which is not \
      counted here (`gridpost parked list` shows what is parked)";
 

@@ -258,8 +258,8 @@ fn keeps_the_rest(topic: &str, existing: Option<Value>, document: &Value) -> any
     Ok(())
 }
 
-/// What an existing topic has, differs from the default, and is not named: from what to what it
-/// changes.
+/// Lists the settings of an existing topic that differ from the default and are not named: from
+/// what to what each changes.
 fn undone(existing: &Value, document: &Value) -> Vec<String> {
     let is_namespace = existing["kind"] == "namespace";
     let defaults = [

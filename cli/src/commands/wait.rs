@@ -95,7 +95,7 @@ fn not_dev() -> Misuse {
 }
 
 impl WaitArguments {
-    /// What does not exist by the end is an error, as in the other commands.
+    /// Fails if the topic or the event subscription does not exist by the end.
     async fn names_exist(&self, api: &ManageApi) -> anyhow::Result<()> {
         match &self.subscription {
             Some(name) => api.subscription(&self.topic, name).await?,

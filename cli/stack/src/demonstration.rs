@@ -41,7 +41,7 @@ const PUBLISH_MAX: Duration = Duration::from_secs(60);
 /// Between two checks for the dead letter.
 const POLL: Duration = Duration::from_millis(500);
 
-/// What a case showed.
+/// The lines that a case showed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown {
     pub title: &'static str,
@@ -53,13 +53,13 @@ pub struct Shown {
 pub struct Show<'a> {
     pub connection: &'a Connection,
     pub publisher: Publisher<'a>,
-    /// Where dead-letter buckets are: `s3:/`, or a folder; `None` in memory.
+    /// The place of dead-letter buckets: `s3:/`, or a folder; `None` in memory.
     pub buckets: Option<&'a str>,
     /// The clock's speed, at least 1.
     pub speed: u32,
 }
 
-/// Who publishes.
+/// The publisher.
 #[derive(Clone, Copy, Debug)]
 pub enum Publisher<'a> {
     AzureSdk(&'a Environment),

@@ -27,7 +27,7 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// The time to save its state and end.
 const STOP_MAX: Duration = Duration::from_secs(20);
 
-/// The same if the state is needed: a busy one finishes its work first.
+/// The longest wait for a stop that saves the state: a busy emulator finishes its work first.
 const SAVED_WITHIN: Duration = Duration::from_secs(180);
 const POLL: Duration = Duration::from_millis(100);
 

@@ -52,7 +52,7 @@ pub struct Settings {
     pub home: Home,
 }
 
-/// Where the functions and the infrastructure come from.
+/// The source of the functions and the infrastructure.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A clone of the repository, and the profile that its functions are compiled by.

@@ -37,7 +37,7 @@ use crate::{
 /// and the event subscription may have changed.
 const BISECTS_FOR: Duration = Duration::from_secs(10);
 
-/// The same for first attempts, which share invocations with all other endpoints.
+/// The time for first attempts, which share invocations with all other endpoints.
 const FIRST_BISECTS_FOR: Duration = Duration::from_secs(2);
 
 /// The usual time from a response until its endpoint's health is written.

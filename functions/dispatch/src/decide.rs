@@ -36,7 +36,7 @@ pub struct Verdict {
     pub next_step: NextStep,
 }
 
-/// What follows an attempt for the rest of the delivery.
+/// The next step for the rest of the delivery after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NextStep {
     Delivered,

@@ -83,7 +83,7 @@ pub struct Settings {
     pub lanes: SlowEndpointSettings,
     /// How many invocations for first attempts may listen for late responses at the same time.
     pub first_listeners_max: usize,
-    /// The same for each retry queue.
+    /// The most listeners of each retry queue.
     pub retry_listeners_max: usize,
     /// The number of messages in flight in a retry queue above which long waits are parked: 0 to
     /// 120,000.

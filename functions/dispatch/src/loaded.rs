@@ -46,7 +46,7 @@ pub struct LoadedDelivery {
     pub slot_at: Option<Timestamp>,
 }
 
-/// What SQS does with a record.
+/// The action of SQS on a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
     /// SQS may delete it: its delivery has ended, or its successor is stored elsewhere.

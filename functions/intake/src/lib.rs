@@ -236,7 +236,7 @@ fn keep<'m>(
     messages.into_iter().map(keep).collect()
 }
 
-/// Why a message is refused.
+/// The reason why a message is refused.
 #[derive(Debug, thiserror::Error)]
 enum Refusal {
     #[error(transparent)]

@@ -78,7 +78,8 @@ pub(crate) enum Consent {
     Later(String),
 }
 
-/// Why the endpoint gets no events: what was received and what is expected, without secrets.
+/// The reason why the endpoint gets no events: what was received and what is expected, without
+/// secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refused {
     #[error("it gave no answer ({failure}); expected {expected}")]

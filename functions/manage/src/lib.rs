@@ -72,7 +72,7 @@ pub struct Settings {
     pub manage_url: String,
     /// How long the data plane keeps configuration in memory.
     pub configuration_kept_for: Duration,
-    /// The same for dispatch, perhaps longer.
+    /// The time for dispatch, perhaps longer.
     pub dispatch_keeps_configuration: Duration,
     pub account: String,
     /// How many retry queues there are, 1 to 32.

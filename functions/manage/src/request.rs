@@ -22,7 +22,7 @@ const NOT_IN_PATHS: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// The same for queries.
+/// The characters of queries.
 const NOT_IN_QUERIES: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>').add(b'`').add(b'{').add(b'}');
 

@@ -49,17 +49,17 @@ struct Invocation {
     tf: Option<Life>,
 }
 
-/// What is done with a resource for whose whole life Terraform invokes the function.
+/// A resource for whose whole life Terraform invokes the function.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 struct Life {
     #[schema(required = true)]
     action: Option<Action>,
-    /// What the function was given before.
+    /// The earlier input of the function.
     #[schema(read_only)]
     prev_input: Option<Value>,
 }
 
-/// What is done with the resource. Only the end of its life matters.
+/// An action on the resource. Only the end of its life matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Action {

@@ -62,7 +62,7 @@ pub struct Context {
     pub queue_message_bytes_max: usize,
 }
 
-/// Why a job does not go on here.
+/// The reason why a job does not go on here.
 #[derive(Debug, thiserror::Error)]
 enum Stop {
     /// A call failed: try again soon.

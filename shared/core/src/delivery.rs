@@ -102,7 +102,7 @@ pub struct Redriven {
     pub at: Timestamp,
 }
 
-/// Why a queue message could not be read.
+/// The reason why a queue message could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     #[error("the message is not a delivery")]

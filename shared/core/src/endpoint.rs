@@ -115,7 +115,8 @@ impl AllowedPorts {
     }
 }
 
-/// Why a URL or an address is not called. Never repeats the URL: its query may carry a key.
+/// The reason why a URL or an address is not called. Never repeats the URL: its query may carry a
+/// key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Parsers drop or repair such characters, each in its own way.

@@ -39,7 +39,7 @@ pub enum DeliverySchema {
 /// The most events in one publish to a custom topic. Source: Event Grid, "Quotas and limits".
 pub const EVENTS_MAX: usize = 5_000;
 
-/// The same for a namespace topic.
+/// Most events of a publish to a namespace topic.
 pub const NAMESPACE_EVENTS_MAX: usize = 1_000;
 
 /// One event of a publish request, checked against its schema.
@@ -112,7 +112,7 @@ impl ParsedEvent<'_> {
     }
 }
 
-/// Why a publish body was refused as a whole. Events are counted from 0.
+/// The reason why a publish body was refused as a whole. Events are counted from 0.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     #[error("the body is not UTF-8 from byte {offset} on; JSON must be")]

@@ -38,7 +38,7 @@ pub struct Source {
     pub blobs: bool,
 }
 
-/// What wraps a message.
+/// The wrapping of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Envelope {
@@ -47,7 +47,7 @@ pub enum Envelope {
     Sns,
 }
 
-/// What a message contains.
+/// The content of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Carries {
@@ -119,7 +119,7 @@ pub enum Data<'m> {
     Base64(Cow<'m, str>),
 }
 
-/// Why a message can't become events. Repeating it would not help.
+/// The reason why a message can't become events. Repeating it would not help.
 #[derive(Debug, thiserror::Error)]
 pub enum Unmappable {
     #[error("{what} must be a JSON object, but it begins with {found}")]

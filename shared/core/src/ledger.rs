@@ -18,7 +18,7 @@ pub struct Intake {
     pub unmatched: u64,
 }
 
-/// What became of the events of one hour that one event subscription matched.
+/// The ends of the events of one hour that one event subscription matched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     pub matched: u64,

@@ -25,7 +25,7 @@ pub enum Form {
     Sec1,
 }
 
-/// Why a text is refused.
+/// The reason why a text is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PemProblem {
     #[error("has nothing that begins with '-----BEGIN ': it must be PEM")]

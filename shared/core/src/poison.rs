@@ -35,7 +35,7 @@ pub struct Poisoned {
     pub group: Option<String>,
 }
 
-/// Who moved a message into the poison queue, and from where.
+/// The party that moved a message into the poison queue, and the queue it came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Never settled in 1,000 receives. The queue's name in SQS.
@@ -99,7 +99,8 @@ impl Content {
     }
 }
 
-/// Where a poison message may be sent. Not the dispatch queue: first attempts read no state.
+/// The queue that a poison message may be sent to. Not the dispatch queue: first attempts read no
+/// state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[derive(Serialize, Deserialize, strum::Display, strum::VariantNames)]
 #[serde(rename_all = "kebab-case")]
@@ -110,7 +111,7 @@ pub enum ResendTarget {
     FanOut,
 }
 
-/// Why a message was not sent back.
+/// The reason why a message was not sent back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotResendable {
     #[error(

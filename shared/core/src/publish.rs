@@ -114,7 +114,8 @@ fn media_type(headers: &HeaderMap) -> Result<String, PublishError> {
     Ok(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
 }
 
-/// Why a publish request was refused. Nothing is delivered, except with [`Self::Unavailable`].
+/// The reason why a publish request was refused. Nothing is delivered, except with
+/// [`Self::Unavailable`].
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     #[error(

@@ -49,7 +49,7 @@ pub struct Failure {
     pub is_separable: bool,
 }
 
-/// What follows a failed attempt.
+/// The decision after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     Retry { due: Timestamp, because: DelayReason },
@@ -72,7 +72,7 @@ pub enum DelayReason {
     Probation,
 }
 
-/// Why a delivery ended undelivered (`deadLetterReason`, or the reason of a drop).
+/// The reason why a delivery ended undelivered (`deadLetterReason`, or the reason of a drop).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[derive(strum::Display, strum::VariantArray, Serialize, Deserialize)]
 pub enum EndReason {

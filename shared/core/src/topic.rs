@@ -145,7 +145,7 @@ pub enum Change {
     Keys,
 }
 
-/// What the latest changes wrote or deleted besides the topic itself.
+/// The resources that the latest changes wrote or deleted besides the topic itself.
 ///
 /// A cached topic that is a few changes old only reads what these changed, not all of up to 500
 /// event subscriptions. And a concurrent reader can tell whether its result includes a change:

@@ -37,7 +37,7 @@ impl Default for Options {
     }
 }
 
-/// What an answered write survives.
+/// The events that an answered write survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sync {
     /// The end of the process.
@@ -79,7 +79,7 @@ impl Visibility {
     }
 }
 
-/// Why the stores can't be opened.
+/// The reason why the stores can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Two processes on one folder would both deliver.

@@ -63,7 +63,7 @@ pub struct Walk<'w> {
     letters: &'w dyn DeadLetters,
     source: &'w Source,
     wanted: &'w RedriveFilter,
-    /// Where to begin within the first object.
+    /// The position to begin at within the first object.
     from: Option<Position>,
     after: Option<String>,
     /// The last listed object, even if skipped.

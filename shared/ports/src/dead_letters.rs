@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::{PortError, Result, Saved};
 
-/// Why an object was not stored.
+/// The reason why an object was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum BucketError {
     #[error("the bucket does not exist")]
@@ -26,7 +26,7 @@ pub enum BucketError {
     Unavailable(#[from] PortError),
 }
 
-/// Where dead letters are kept.
+/// The place of dead letters.
 #[async_trait]
 pub trait Bucket: Send + Sync {
     /// Stores a JSON object with its labels, whole or not at all.

@@ -63,7 +63,7 @@ impl From<Answer> for Attempted {
 /// The result of a probe.
 pub struct Probed {
     pub attempted: Attempted,
-    /// What failed before there was an answer.
+    /// The failure before there was an answer.
     pub failure: Option<Failure>,
 }
 
@@ -125,7 +125,7 @@ pub struct HandshakeResponse {
 /// How much of a handshake's response body is read. Real ones are below a hundred bytes.
 pub const HANDSHAKE_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Why a handshake got no response.
+/// The reason why a handshake got no response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     #[error("no response within {} s", .0.as_secs())]

@@ -28,7 +28,7 @@ pub fn parked_partition(id: Uuid) -> u32 {
 #[derive(Clone, Debug, Default)]
 pub struct DuePage {
     pub due: Vec<Parked>,
-    /// Where the next page begins; `None` on the last page.
+    /// The beginning of the next page; `None` on the last page.
     pub next: Option<String>,
 }
 
@@ -61,7 +61,7 @@ pub struct ParkedCursor {
 pub struct ParkedPage {
     /// Each with its position; may be empty.
     pub found: Vec<(ParkedCursor, Parked)>,
-    /// Where the next page begins; `None` on the last page.
+    /// The beginning of the next page; `None` on the last page.
     pub next: Option<ParkedCursor>,
 }
 

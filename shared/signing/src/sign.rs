@@ -9,7 +9,7 @@ use aws_sigv4::{
 };
 use gridpost_core::{error::chain, secret::Secret, time::Timestamp};
 
-/// What a signature is for.
+/// The scope of a signature.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope<'a> {
     pub service: &'a str,

@@ -100,7 +100,7 @@ fn changed_subscription(line: &str) -> Option<SubscriptionKey> {
     is_change.then_some(SubscriptionKey { topic, name })
 }
 
-/// What all functions counted of events that were published since the beginning of the hour so long ago,
+/// Returns all functions' counts of events published since the beginning of the hour so long ago,
 /// without what waits.
 pub async fn counted(target: &Target, since: TimeSpan) -> anyhow::Result<Ledger> {
     counted_by(&FUNCTIONS, target, since).await

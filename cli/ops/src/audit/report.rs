@@ -1,4 +1,4 @@
-//! What an audit prints.
+//! Prints an audit.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ impl Audit {
         topics
     }
 
-    /// It as JSON.
+    /// Returns the report as JSON.
     pub fn document(&self) -> Value {
         let topics = self.topics().into_iter().map(|(name, Intake { accepted, unmatched })| {
             json!({"name": name, "accepted": accepted, "unmatched": unmatched})
@@ -85,7 +85,7 @@ impl Audit {
         dropped.fold(0, u64::saturating_add)
     }
 
-    /// It for people.
+    /// Returns the report for people.
     pub fn text(&self) -> String {
         let mut text = format!("events published from {} to {}\n\n", self.since, self.until);
         let totals = self.ledger.totals();
@@ -151,7 +151,7 @@ impl Audit {
         output::table(head, rows)
     }
 
-    /// What the difference means, and what to do.
+    /// Says what the difference means, and what to do.
     pub fn meaning(&self) -> String {
         let mut text = String::new();
         match &self.queues {

@@ -1,4 +1,4 @@
-//! What the counts of an audit mean, for each event subscription and hour. Nothing is read here.
+//! Judges the counts of an audit, for each event subscription and hour. Reads nothing.
 //!
 //! All counts are taken at one *cut-off*: what a function counted before it is balanced, what it
 //! counted from then on only explains what was open at that moment. The queues are counted at the
@@ -33,7 +33,7 @@ pub struct Queues {
 }
 
 impl Queues {
-    /// The same, counted once more: what was sent back to a retry queue meanwhile was parked before.
+    /// Adds a second count: deliveries sent back to a retry queue meanwhile were parked before.
     pub fn with_moved(self, again: Self) -> Self {
         Self { retry: self.retry.max(again.retry), ..self }
     }
@@ -95,11 +95,11 @@ struct Counted {
     standing: Standing,
     /// Events, ended after the states were read, that may be among those that waited then.
     unclear: u64,
-    /// As in [`Cell`].
+    /// See [`Cell`].
     ended_since: u64,
 }
 
-/// What all of it comes to.
+/// The result of it all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Every event that matched has ended or waits.
@@ -110,7 +110,7 @@ pub enum Verdict {
     Missing { events: u64 },
 }
 
-/// What was found.
+/// The counts of an audit.
 #[derive(Clone, Debug)]
 pub struct Audit {
     pub asked: Timestamp,
@@ -119,14 +119,14 @@ pub struct Audit {
     /// Events published since then: the later of both.
     pub since: Timestamp,
     pub until: Timestamp,
-    /// What was counted before the cut-off, and what waits.
+    /// Counts before the cut-off, with what waits.
     pub ledger: Ledger,
-    /// What was counted from the cut-off on, until the states of waiting deliveries were read.
+    /// Counts from the cut-off until the states of waiting deliveries were read.
     pub after: Ledger,
     pub later: Ledger,
     /// When the states of waiting deliveries had been read.
     pub states_read_at: Timestamp,
-    /// What the queues hold, or why that is not known.
+    /// The messages in the queues, or why they are not known.
     pub queues: Result<Queues, String>,
     /// Deliveries of all topics that have failed and wait in a retry queue, however old.
     pub waiting: u64,
@@ -184,7 +184,7 @@ impl Audit {
         cells
     }
 
-    /// What the counts say before the queues are looked at.
+    /// Judges the counts before the queues are looked at.
     fn counted(&self, key: &SubscriptionKey, hour: Timestamp, account: &Account) -> Counted {
         let cell = (key.clone(), hour);
         let [(begun, ended), (begun_later, ended_later)] =
@@ -248,8 +248,8 @@ impl Audit {
         self.cells().iter().all(|cell| cell.standing == Standing::Balanced)
     }
 
-    /// What it comes to. More ends than events are duplicates, and nothing is known to be missing by
-    /// them.
+    /// Returns the verdict. More ends than events are duplicates, and do not show that anything is
+    /// missing.
     pub fn verdict(&self) -> Verdict {
         match (self.missing(), self.under_way()) {
             (0, 0) => Verdict::Balances,

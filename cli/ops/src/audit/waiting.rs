@@ -1,4 +1,4 @@
-//! What waits, as an audit needs it: counted by the API, not loaded.
+//! Counts what waits, as an audit needs it: by the API, without loading it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,8 +34,8 @@ impl Effort {
     /// All that there is: a server that never ends is no reason to hang.
     pub(super) const WHOLE: Self = Self { counts: 100_000, parked_pages: 100_000 };
 
-    /// For a page that a person waits for: two and a half million deliveries, or what waits of 250 event
-    /// subscriptions.
+    /// The effort for a page that a person waits for: two and a half million deliveries, or what
+    /// waits of 250 event subscriptions.
     pub const OF_A_PAGE: Self = Self { counts: 250, parked_pages: 20 };
 }
 

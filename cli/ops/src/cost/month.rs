@@ -188,8 +188,8 @@ fn spread(each: &Bill, deliveries: f64) -> Vec<MonthLine> {
     lines.collect()
 }
 
-/// What one event to an endpoint that never answers costs dispatch and what follows it, over the day
-/// that it is tried for.
+/// The cost of one event to an endpoint that never answers, for dispatch and what follows it, over
+/// the day that it is tried for.
 ///
 /// Invocations and time: a day of the simulation at one event a second (`neighbours --bad never
 /// --rate 1 --seconds 86400`), where 86,400 events made 50 requests, 2.3 invocations each beside that

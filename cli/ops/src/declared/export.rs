@@ -44,7 +44,7 @@ pub struct ExportedSubscription {
 pub struct Export {
     pub document: File,
     pub variables: Vec<String>,
-    /// What else is to be known, or done, before it is applied elsewhere.
+    /// Things to know or do before it is applied elsewhere.
     pub notes: Vec<String>,
 }
 

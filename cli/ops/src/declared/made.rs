@@ -12,7 +12,7 @@ pub enum Outcome {
     Created,
     Changed(Vec<Change>),
     Unchanged,
-    /// It was there; what it was could not be read.
+    /// It was there; its earlier state could not be read.
     Replaced,
     Deleted,
 }
@@ -31,7 +31,7 @@ impl Outcome {
     }
 }
 
-/// What an apply has made, or would make.
+/// The changes that an apply has made, or would make.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Made {
     pub topics: usize,

@@ -244,7 +244,7 @@ mod tests {
         documents::subscription(name, &patch)
     }
 
-    /// What a plan says of one event subscription that is there.
+    /// Plans one event subscription that is there.
     async fn planned(read: Value, full_url: (u16, Value), declared: Value) -> anyhow::Result<Made> {
         let topic = topic::read(&json!({})).expect("defaults");
         let topic = json!(topic::write(&unsaved("orders", topic), "https://p"));

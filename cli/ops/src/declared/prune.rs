@@ -16,7 +16,7 @@ use crate::{
     output::count,
 };
 
-/// What to delete of what the file does not have.
+/// The resources to delete that the file does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prune {
     /// Event subscriptions of the file's topics.

@@ -102,7 +102,7 @@ pub fn variable(topic: &str, subscription: &str, secret: &str) -> String {
     name.chars().map(|one| if one.is_ascii_alphanumeric() { one } else { '_' }).collect()
 }
 
-/// The same as a file has it.
+/// Returns the placeholder in a file.
 pub fn placeholder(variable: &str) -> String {
     format!("${{{variable}}}")
 }

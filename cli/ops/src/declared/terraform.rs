@@ -22,7 +22,7 @@ const DEAD_LETTER_TOPIC: &str = "dead-letters";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     pub text: String,
-    /// What is to be changed or decided before it is applied.
+    /// Things to change or decide before it is applied.
     pub notes: Vec<String>,
 }
 

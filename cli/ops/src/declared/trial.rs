@@ -1,5 +1,5 @@
-//! What is wrong with a topic that was refused, and with its event subscriptions, as far as can be
-//! said without it.
+//! Finds the problems of a refused topic and of its event subscriptions, as far as they show
+//! without it.
 
 use gridpost_api::subscription;
 use gridpost_api::topic;

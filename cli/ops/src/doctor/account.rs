@@ -1,4 +1,4 @@
-//! What the caller's account is asked about a plan: its quotas, and which names are taken.
+//! Asks the caller's account about a plan: its quotas, and which names are taken.
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use crate::{
 
 type Quota = (&'static str, &'static str, fn(&mut Account) -> &mut u64);
 
-/// What is asked for; codes are the same in all regions.
+/// The quotas to ask for; codes are the same in all regions.
 ///
 /// Source: Service Quotas, AWS Lambda "Concurrent executions", API Gateway "Throttle rate" and
 /// "Throttle burst rate".
@@ -32,7 +32,7 @@ pub struct Asked {
     pub account: Account,
     pub taken: Vec<Fault>,
     pub notes: Vec<Note>,
-    /// Where it was asked; none where it was not.
+    /// The region that was asked; `None` if none was.
     pub region: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::Fault;
 use crate::{aws_refusal::AwsRefusal, failure::chain};
 
-/// What has a name that can be taken.
+/// A kind of resource whose name can be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Alarm,
@@ -65,10 +65,10 @@ pub enum Found {
     Unreachable(String),
 }
 
-/// What is worth knowing and is no fault.
+/// A fact worth knowing that is no fault.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Note {
-    /// What kind it is, for programs: `not-checked`.
+    /// The kind of note, for programs: `not-checked`.
     pub code: &'static str,
     pub message: String,
 }
@@ -121,8 +121,8 @@ fn unreadable(error: &anyhow::Error) -> Found {
     }
 }
 
-/// What follows: a fault for each name that is taken and each service that gives no answer, a note for what
-/// could not be checked.
+/// Returns a fault for each name that is taken and each service that gives no answer, and a note
+/// for what could not be checked.
 pub fn judge(wanted: &[Wanted], found: &[Found]) -> (Vec<Fault>, Vec<Note>) {
     let (mut faults, mut notes) = (Vec::new(), Vec::new());
     let mut unread: BTreeMap<Kind, (&Found, Vec<&Wanted>)> = BTreeMap::new();

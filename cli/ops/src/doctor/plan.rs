@@ -1,4 +1,4 @@
-//! What the rules need of a plan: its resources with the values that are known, and which resources
+//! Reads what the rules need of a plan: its resources with their known values, and which resources
 //! their arguments name.
 //!
 //! Source: Terraform, "JSON output format".
@@ -100,7 +100,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Where a plan deploys to, as its own providers for AWS say.
+/// The regions that a plan deploys to, by its own providers for AWS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Regions {
     /// The region of the provider without an alias; none where the environment says it.
@@ -110,7 +110,7 @@ pub struct Regions {
 }
 
 impl Regions {
-    /// Of a plan.
+    /// Reads the regions of a plan.
     pub fn of(document: &Value) -> Self {
         let mut regions = Self::default();
         let providers = document.pointer("/configuration/provider_config");

@@ -27,7 +27,7 @@ const LARGE_MESSAGES_SINCE: [u64; 3] = [6, 8, 0];
 /// A mapping without a maximum. Source: [`MAPPING`].
 const MAPPING_CONCURRENCY_MAX: i64 = 1_000;
 
-/// What Lambda leaves unreserved. Source: [`LAMBDA`].
+/// The concurrency that Lambda leaves unreserved. Source: [`LAMBDA`].
 const UNRESERVED: i64 = 100;
 
 /// Source: CloudWatch Logs API reference, PutRetentionPolicy; 0 is for ever.
@@ -36,8 +36,8 @@ const RETENTIONS: [i64; 23] = [
     2_922, 3_288, 3_653,
 ];
 
-/// What has a name once in an account, whatever the region, or in more. Two providers may be for two
-/// accounts with the same names of roles: that is found, too.
+/// Types of resources with a name that is unique in an account, in all its regions. Two providers
+/// may be for two accounts with the same names of roles: that is found, too.
 const ANYWHERE: [&str; 2] = ["aws_iam_role", "aws_s3_bucket"];
 
 /// Names that must be there once in an account and region, or [more](ANYWHERE).
@@ -160,12 +160,12 @@ fn role_policies(plan: &Plan<'_>) -> Vec<Fault> {
     roles.into_iter().filter_map(of).collect()
 }
 
-/// What a function reserves; None for its share of the account's.
+/// Returns a function's reserved concurrency; `None` for its share of the account's.
 fn reserved(function: &Resource<'_>) -> Option<i64> {
     function.number("reserved_concurrent_executions").filter(|reserved| *reserved >= 0)
 }
 
-/// What queues may use at the same time, and what is left unreserved, by provider: each may be for
+/// Sums up the concurrency of queues, and what is left unreserved, by provider: each may be for
 /// another region or account.
 fn concurrency(plan: &Plan<'_>, account: &Account) -> Vec<Fault> {
     let providers: BTreeSet<_> = plan.resources.iter().map(|resource| resource.provider).collect();

@@ -12,7 +12,7 @@ const SCHEDULER: &str = "EventBridge Scheduler user guide, schedule types";
 const LIFECYCLE: &str = "S3 API reference, LifecycleExpiration";
 const TABLE: &str = "DynamoDB API reference, CreateTable";
 
-/// What is written in a way that AWS refuses.
+/// Finds spellings that AWS refuses.
 pub(super) fn check(plan: &Plan<'_>) -> Vec<Fault> {
     let mut faults = Vec::new();
     faults.extend(plan.of("aws_sqs_queue").filter_map(of_queue));

@@ -1,4 +1,4 @@
-//! Whose a folder is. `down` removes by name what a stack has in its folder, and must not take the
+//! Tells whose a folder is. `down` removes a stack's files by name, and must not take the
 //! `terraform/` or `logs/` of another program for it.
 
 use std::ffi::OsStr;
@@ -57,7 +57,7 @@ impl Home {
         )))
     }
 
-    /// What is not a stack's and has one of its names.
+    /// Returns what has one of a stack's names and is not a stack's.
     pub(super) fn in_the_way(&self) -> Vec<PathBuf> {
         if self.is_own() {
             return Vec::new();
@@ -75,8 +75,8 @@ impl Home {
         fs::write(&path, MARK_TEXT).with_context(|| format!("{} cannot be written", path.display()))
     }
 
-    /// What `gridpost dev` keeps here, and `down` leaves: events, dead letters and keys, and a CA that
-    /// clients were told to trust.
+    /// Returns what `gridpost dev` keeps here and `down` leaves: events, dead letters and keys, and
+    /// a CA that clients were told to trust.
     pub fn kept_by_dev(&self) -> Vec<PathBuf> {
         [self.dev(), self.dev_tls()].into_iter().filter(|path| path.exists()).collect()
     }
@@ -100,7 +100,7 @@ impl Home {
         Ok(())
     }
 
-    /// What `up` and `down` replace and remove.
+    /// Returns what `up` and `down` replace and remove.
     fn of_stack(&self) -> Vec<PathBuf> {
         let mut paths = vec![
             // Not those of another stack.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::home::{Home, remove_file, write_private};
 
-/// What is recorded of a stack. Each part is written only when it is complete, so a run that was cut
-/// short leaves none of a half-made part.
+/// The record of a stack. Each part is written only when it is complete, so a run that was cut
+/// short leaves no half-made part.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     pub emulator: Option<EmulatorRecord>,
@@ -27,7 +27,7 @@ pub struct EmulatorRecord {
 /// A finished `terraform apply`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deployment {
-    /// Of infrastructure, functions and variables.
+    /// The fingerprint of infrastructure, functions and variables.
     pub fingerprint: String,
     pub outputs: Outputs,
 }

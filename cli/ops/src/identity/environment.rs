@@ -17,7 +17,7 @@ impl fmt::Debug for Environment {
 }
 
 impl Environment {
-    /// Those of this process.
+    /// Reads the environment of this process.
     pub fn of_process() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))

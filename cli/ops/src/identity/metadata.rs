@@ -20,13 +20,13 @@ const INSTANCE_ANSWER_MAX: Duration = Duration::from_secs(1);
 /// A container's service asks STS first.
 const CONTAINER_ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// Where a container's credentials are on ECS.
+/// The place of a container's credentials on ECS.
 const CONTAINER: &str = "http://169.254.170.2";
 
 /// The hosts that may give credentials without TLS: those of ECS and EKS.
 const CONTAINER_HOSTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"];
 
-/// Where an instance's metadata are, by IPv4 and IPv6.
+/// The places of an instance's metadata, by IPv4 and IPv6.
 const INSTANCE: [&str; 2] = ["http://169.254.169.254", "http://[fd00:ec2::254]"];
 
 /// No proxy reaches a link-local address, and no redirect shall lead from it with a token.

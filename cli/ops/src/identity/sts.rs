@@ -17,7 +17,7 @@ use crate::{
 
 const CONTENT_TYPE: &str = "application/x-www-form-urlencoded";
 
-/// What CloudTrail shows where no name is configured.
+/// The name that CloudTrail shows if none is configured.
 const SESSION_NAME: &str = "gridpost-cli";
 
 pub(super) struct Sts<'a> {

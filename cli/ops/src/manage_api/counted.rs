@@ -1,5 +1,4 @@
-//! What is asked for of many at once: healths of a topic, names of topics, counts of what waits. Nothing
-//! that is counted here is loaded.
+//! Counts what waits, as far as a budget goes, without loading it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,7 +14,7 @@ use crate::output::text_at;
 pub struct Budget(AtomicUsize);
 
 impl Budget {
-    /// So many.
+    /// Allows this many calls.
     pub fn of(calls: usize) -> Self {
         Self(AtomicUsize::new(calls))
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{ManageApi, PAGES_MAX, path_segment, subscription_path};
 use crate::{output::or_dash, subscription::untyped::Read};
 
-/// Which dead letters.
+/// A choice of dead letters.
 #[derive(Clone, Debug, Default)]
 pub struct LetterChoice {
     /// Written at this time or later, RFC 3339.
@@ -21,7 +21,7 @@ pub struct LetterChoice {
     pub reason: Option<String>,
     pub event_type: Option<String>,
     pub event_id: Option<String>,
-    /// Those that a redrive has sent again, or those that none has.
+    /// Whether a redrive has sent them again.
     pub redriven: Option<bool>,
 }
 
@@ -182,8 +182,8 @@ pub fn end_of_count(to: Option<Time>, now: Timestamp) -> Time {
     to.map_or(counted, |to| to.min(counted))
 }
 
-/// What is chosen ends where the count begins: what is written between the count and the deletion was
-/// not counted, and stays.
+/// Ends the choice where the count begins: dead letters written between the count and the deletion
+/// were not counted, and stay.
 pub fn until_counted(choice: LetterChoice, now: Timestamp) -> LetterChoice {
     let counted = Timestamp::from_millis(now.as_millis() - SETTLED_MS);
     let asked = choice.to.as_deref().map(Timestamp::parse_rfc_3339);

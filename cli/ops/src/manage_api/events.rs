@@ -20,7 +20,7 @@ impl ManageApi {
         self.ask_about("events", events, filter, &path).await
     }
 
-    /// Which event subscriptions of a topic want an event, and why the others do not.
+    /// Returns which event subscriptions of a topic want an event, and why the others do not.
     pub async fn explain(&self, topic: &str, event: &RawValue) -> anyhow::Result<Value> {
         let path = format!("{}/explain", topic_path(topic)?);
         self.ask_about("event", event, &json!({}), &path).await

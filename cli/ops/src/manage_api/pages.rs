@@ -63,7 +63,7 @@ impl ManageApi {
         self.page(&path, after).await
     }
 
-    /// What one request counts of the dead letters; there may be more where it has a next page.
+    /// Counts the dead letters that one request reaches; there may be more if it has a next page.
     pub async fn count_some_dead_letters(
         &self,
         topic: &str,

@@ -1,18 +1,18 @@
-//! What waits for an operator: the poison queue and parked deliveries.
+//! Lists and handles what waits for an operator: the poison queue and parked deliveries.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{ManageApi, path_segment};
 
-/// What became of parked deliveries, as far as requests were answered, and whether all of them were: one may
-/// fail behind others that have changed hundreds.
+/// The results for parked deliveries, and whether all requests were answered: one may fail behind
+/// others that have changed hundreds.
 pub type Changed = (Vec<Value>, anyhow::Result<()>);
 
-/// Which parked deliveries.
+/// A choice of parked deliveries.
 #[derive(Clone, Debug, Default)]
 pub struct ParkedChoice {
-    /// Those ids; empty: whichever.
+    /// Ids; empty for all.
     pub ids: Vec<String>,
     pub topic: Option<String>,
     pub subscription: Option<String>,

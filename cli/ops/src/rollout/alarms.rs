@@ -10,7 +10,7 @@ pub struct Alarm {
     pub name: String,
     /// `OK`, `ALARM` or `INSUFFICIENT_DATA`.
     pub state: String,
-    /// Why it is in that state, in CloudWatch's words.
+    /// The reason for that state, in CloudWatch's words.
     pub reason: String,
 }
 
@@ -21,7 +21,7 @@ const WITHOUT_DATA: &str = "wake-not-running";
 /// The alarm that goes off at the first failed run; the others see consequences.
 const SOONEST: &str = "function-errors";
 
-/// What the alarms of `infra/alarms.tf` are called behind the name prefix.
+/// The names of the alarms of `infra/alarms.tf` behind the name prefix.
 const NAMES: [&str; 17] = [
     "publish-refused",
     "publish-throttled",
@@ -42,8 +42,8 @@ const NAMES: [&str; 17] = [
     "manage-failing",
 ];
 
-/// What of an alarm's name comes behind the prefix, if it is one of the deployment's. Another deployment's
-/// prefix may begin with this one's.
+/// Returns an alarm's name without the prefix, if it is one of the deployment's. Another
+/// deployment's prefix may begin with this one's.
 fn own_name<'a>(prefix: &str, name: &'a str) -> Option<&'a str> {
     let rest = name.strip_prefix(prefix)?.strip_prefix('-')?;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
@@ -63,14 +63,14 @@ fn is_off(alarm: &Alarm) -> bool {
         || alarm.state == "INSUFFICIENT_DATA" && alarm.name.ends_with(WITHOUT_DATA)
 }
 
-/// Those that say that something is wrong.
+/// Returns the alarms that say that something is wrong.
 pub fn off(alarms: &[Alarm]) -> Vec<Alarm> {
     alarms.iter().filter(|alarm| is_off(alarm)).cloned().collect()
 }
 
-/// Those that are to be watched: without the ignored ones, which are named in full or without the
-/// prefix. Fails with [`Misuse`] where an ignored one does not exist, or none is left although one must
-/// be.
+/// Returns the alarms to watch: all but the ignored ones, which are named in full or without the
+/// prefix. Fails with [`Misuse`] if an ignored one does not exist, or none is left although one
+/// must be.
 pub fn watched(
     prefix: &str,
     mut alarms: Vec<Alarm>,

@@ -22,7 +22,7 @@ pub struct Aws {
 }
 
 impl Aws {
-    /// Where the deployment is.
+    /// Connects to the deployment's account and region.
     pub async fn connect(target: &Target) -> anyhow::Result<Self> {
         Ok(Self {
             functions: AwsApi::connect(Service::Functions, target).await?,

@@ -1,4 +1,4 @@
-//! Which functions a rollout leads from which version to which.
+//! Plans which functions a rollout leads from which version to which.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::failure::Misuse;
 
-/// What everything invokes the functions by.
+/// The alias by which everything invokes the functions.
 pub const ALIAS: &str = "live";
 
 /// How an alias is described that Terraform leaves alone (`infra/modules/function/main.tf`).
@@ -64,7 +64,7 @@ impl FromStr for Choice {
     }
 }
 
-/// From which version to which a function goes.
+/// A function's way from one version to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shift {
     pub function: String,
@@ -72,7 +72,7 @@ pub struct Shift {
     pub to: u64,
 }
 
-/// Where an alias shall lead.
+/// The versions that an alias shall lead to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     pub version: u64,
@@ -80,7 +80,7 @@ pub struct Route {
 }
 
 impl Shift {
-    /// Where the alias leads when so many percent go to the new version.
+    /// Returns the route when this many percent go to the new version.
     pub fn route(&self, percent: u8) -> Route {
         match percent {
             0 => Route { version: self.from, other: None },
@@ -96,9 +96,9 @@ pub fn roles(chosen: &[Choice]) -> Vec<&'static str> {
     FUNCTIONS.into_iter().filter(is_chosen).collect()
 }
 
-/// What is said of functions that the deployment does not have: one of an earlier version has fewer,
-/// and a rollout leaves those out. Fails with [`Misuse`] where it has none at all, or not one that
-/// was chosen.
+/// Names the functions that the deployment does not have: an earlier version has fewer, and a
+/// rollout leaves those out. Fails with [`Misuse`] if it has none at all, or not one that was
+/// chosen.
 pub fn left_out(
     prefix: &str,
     missing: &[&str],
@@ -139,8 +139,8 @@ pub fn ours<'a>(prefix: &str, function: &'a Function) -> Result<&'a Alias, Misus
     Ok(alias)
 }
 
-/// What is to be shifted; functions that are there already are left out. Fails with [`Misuse`] where
-/// an alias is not ours to lead, another rollout stands, or a version is not there.
+/// Returns the shifts to make; functions that are there already are left out. Fails with [`Misuse`]
+/// if an alias is not ours to lead, another rollout stands, or a version does not exist.
 pub fn shifts(
     prefix: &str,
     functions: &[Function],
@@ -181,8 +181,8 @@ pub fn shifts(
     Ok(shifts)
 }
 
-/// What rollouts have left that did not end: functions that two versions share. Fails with [`Misuse`]
-/// where an alias is not ours to lead.
+/// Returns the functions that two versions share after rollouts that did not end. Fails with
+/// [`Misuse`] if an alias is not ours to lead.
 pub fn left_behind(prefix: &str, functions: &[Function]) -> Result<Vec<Shift>, Misuse> {
     let mut shifts = Vec::new();
     for function in functions {
@@ -204,18 +204,18 @@ pub fn stands(alias: &Alias, route: Route) -> bool {
     alias.version == route.version.to_string() && others == Vec::from_iter(other)
 }
 
-/// What takes a shift back.
+/// The way to take a shift back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undo {
     /// The alias leads where it led before.
     Nothing,
-    /// It is to be led back, from this revision.
+    /// Lead it back, from this revision.
     Lead(String),
     /// It leads where this rollout has not led it: something else has changed it.
     Foreign,
 }
 
-/// What takes a shift back, of an alias as it is now.
+/// Decides how to take a shift back, by the alias as it is now.
 pub fn undo(shift: &Shift, alias: &Alias) -> Undo {
     let (from, to) = (shift.from.to_string(), shift.to.to_string());
     if alias.version == from && alias.others.is_empty() {

@@ -29,12 +29,12 @@ pub struct Rollout<'a, A> {
     pub progress: &'a Progress,
 }
 
-/// What came of it.
+/// The end of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     Shifted,
     NotBegun(Reason),
-    /// What was shifted was taken back, but for what `left` says.
+    /// All shifts were taken back, except those in `left`.
     Reverted {
         percent: u8,
         reason: Reason,

@@ -1,4 +1,5 @@
-//! What a rollout does next: a function of where it stands, what was seen, and the time since it began.
+//! Decides what a rollout does next: a function of its state, the latest observation, and the time
+//! since it began.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +17,7 @@ pub const BLIND_MAX: Duration = Duration::from_secs(180);
 pub struct Pace {
     /// Percent of the invocations that each step shifts, 1 to 100.
     pub step: u8,
-    /// What each step is watched for, the last one too.
+    /// The time that each step is watched for, the last one too.
     pub every: Duration,
 }
 
@@ -35,7 +36,7 @@ impl Pace {
     }
 }
 
-/// Where a rollout stands. Times are counted from its beginning.
+/// The state of a rollout. Times are counted from its beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// Percent of the invocations that go to the new versions.
@@ -45,7 +46,7 @@ pub struct State {
     pub seen: Duration,
 }
 
-/// What was seen.
+/// An observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     Alarms(Vec<Alarm>),
@@ -54,7 +55,7 @@ pub enum Seen {
     Stop,
 }
 
-/// Why a rollout is taken back.
+/// The reason why a rollout is taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     Alarms(Vec<Alarm>),
@@ -85,10 +86,10 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What a rollout does next.
+/// The next action of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// So many percent go to the new versions.
+    /// Sends this many percent to the new versions.
     Shift(u8),
     Look(Duration),
     /// Everything goes to the new versions, and was watched for long enough.
@@ -97,7 +98,7 @@ pub enum Next {
 }
 
 impl State {
-    /// What follows from what was seen at a time.
+    /// Decides what follows from an observation at a time.
     pub fn next(&self, pace: Pace, seen: &Seen, now: Duration) -> Next {
         let alarms = match seen {
             Seen::Stop => return Next::Revert(Reason::Stopped),

@@ -1,4 +1,5 @@
-//! What `gridpost subscription show` and `list` print: everything that a read shows.
+//! Prints event subscriptions for `gridpost subscription show` and `list`: everything that a read
+//! shows.
 
 use gridpost_api::{
     client::Tagged,
@@ -54,7 +55,7 @@ pub fn rows(subscription: &impl Read<Tagged<EventSubscription>>) -> Vec<[String;
     rows
 }
 
-/// Where an endpoint is.
+/// The settings that say where an endpoint is.
 const ENDPOINTS: [&str; 3] =
     ["destination.endpointBaseUrl", "destination.endpointUrl", "destination.resourceId"];
 

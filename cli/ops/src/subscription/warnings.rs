@@ -17,7 +17,7 @@ pub fn unmatched(topic: &impl Serialize, subscription: &impl Serialize) -> Vec<S
     }
 }
 
-/// The same for a schema and a mapping.
+/// Warns by a schema and a mapping.
 pub fn unmatched_in(
     schema: InputSchema,
     mapping: Option<&InputSchemaMapping>,

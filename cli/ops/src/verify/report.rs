@@ -19,7 +19,7 @@ pub struct Report {
     pub results: Vec<StepResult>,
     pub latencies: Latencies,
     pub bill: Bill,
-    /// Why nothing of the bill was measured, where it was to be.
+    /// The reason why nothing of the bill was measured, if it was to be.
     pub unmeasured: Option<String>,
     /// Topics that earlier runs left behind.
     pub leftovers: Vec<String>,
@@ -47,7 +47,7 @@ struct CostDocument<'a> {
     bill: &'a Bill,
 }
 
-/// What no run shows, wherever the deployment is.
+/// Things that no run shows, wherever the deployment is.
 const NEVER: [&str; 4] = [
     "how it behaves under your load, and at your account's quotas: this sends a few events, one after the other",
     "what happens when a function, a zone or a service fails",
@@ -55,7 +55,7 @@ const NEVER: [&str; 4] = [
     "what AWS will bill: prices are those of `gridpost cost`, without free tiers and transfer",
 ];
 
-/// What no run against a local stack shows.
+/// Things that no run against a local stack shows.
 const NEVER_LOCALLY: &str = "anything of AWS itself: this deployment is on one machine";
 
 impl Report {

@@ -126,12 +126,12 @@ pub fn plan(environment: &Environment, only: &[Step]) -> Vec<(Step, Option<&'sta
 #[serde(tag = "verdict", rename_all = "camelCase")]
 pub enum Verdict {
     Shown {
-        /// What was seen, in lines.
+        /// Lines about what was seen.
         seen: Vec<String>,
     },
     /// Something else was seen.
     Failed { why: String },
-    /// It could not be seen, which says nothing of the deployment.
+    /// It could not be seen, which says nothing about the deployment.
     NotShown { why: String },
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Trial<'a> {
     pub(super) progress: &'a Progress,
 }
 
-/// What a step shows, in lines, or why it failed.
+/// The lines that a step shows, or why it failed.
 type Shown = anyhow::Result<Vec<String>>;
 
 impl Trial<'_> {

@@ -40,7 +40,7 @@ pub(super) struct Webhook {
     host: Host,
     run: String,
     seen: watch::Receiver<Vec<Received>>,
-    /// Why reports can't be read, if so.
+    /// The reason why reports can't be read, if so.
     trouble: watch::Receiver<Option<String>>,
     _tasks: JoinSet<()>,
 }

@@ -177,7 +177,7 @@ fn capital(name: &str) -> String {
     format!("{}{rest}", first.to_uppercase())
 }
 
-/// What each switch adds to the first two estates.
+/// Lists what each switch adds to the first two estates.
 pub(super) fn switches_of_page(prices: &Prices, measured: &Measured) -> String {
     let [idle, small] = [0, 1].map(|index| estates()[index].1.clone());
     let of = |estate| price_of_switches(estate, prices, measured);

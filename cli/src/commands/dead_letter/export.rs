@@ -77,7 +77,7 @@ fn remove_if_empty(path: &Path) {
     }
 }
 
-/// What was exported, and what was not.
+/// The result of an export.
 #[derive(Debug, Default, Serialize)]
 struct Exported {
     #[serde(rename = "events")]
@@ -183,7 +183,7 @@ impl Exported {
     }
 }
 
-/// What was deleted while it was exported, where something was.
+/// Says what was deleted while it was exported, if anything was.
 fn told_gone(gone: u64) -> Option<String> {
     let letters = || format!("{} gone since the list was made", count(gone, "dead letter"));
     (gone > 0).then(letters)
@@ -193,7 +193,8 @@ fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// What is written to. A file that is there stays as it is: it may be the only copy of what was purged.
+/// Opens the file to write to. An existing file stays as it is: it may be the only copy of what was
+/// purged.
 fn open(path: &Path) -> anyhow::Result<Box<dyn Write + Send>> {
     if is_stdout(path) {
         return Ok(Box::new(BufWriter::new(io::stdout())));

@@ -89,7 +89,7 @@ struct Planned {
     unreadable: u64,
 }
 
-/// What a purge would delete.
+/// The dead letters that a purge would delete.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Plan {
@@ -198,7 +198,7 @@ fn add(sum: &mut DeadLettersPurged, purged: &DeadLettersPurged) {
     sum.left_events += purged.left_events;
 }
 
-/// What a purge has deleted.
+/// The result of a purge.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Purged {

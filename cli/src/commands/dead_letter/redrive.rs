@@ -209,7 +209,7 @@ fn check(jobs: &[Redrive], refused: &[String]) -> anyhow::Result<()> {
 struct Begun {
     of: SubscriptionArgs,
     job: Redrive,
-    /// Whose endpoint must not end events at once.
+    /// The event subscription whose endpoint must not end events at once.
     watched: Option<SubscriptionArgs>,
 }
 

@@ -1,4 +1,4 @@
-//! What `gridpost dev` makes to begin with, and how other commands find it.
+//! Makes the first resources of `gridpost dev`, and the file by which other commands find it.
 
 use std::fs::{File, TryLockError};
 use std::path::Path;

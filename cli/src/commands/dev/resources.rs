@@ -44,7 +44,7 @@ pub(super) async fn clients() -> anyhow::Result<Resources> {
     Ok(Resources(Arc::new(AwsResources::new(clients.config()))))
 }
 
-/// None, in a program without AWS's SDK. Always fails, with how to build one that has it.
+/// Fails in a program without AWS's SDK, and says how to build one that has it.
 #[cfg(not(feature = "aws"))]
 pub(super) async fn clients() -> anyhow::Result<Resources> {
     let how = "--allow-aws: this program is built without AWS's SDK; `cargo run -p gridpost-cli \

@@ -1,5 +1,5 @@
-//! What commands print about an event subscription beside its document: warnings, and that its endpoint
-//! has yet to consent.
+//! Prints warnings beside an event subscription's document, and that its endpoint has yet to
+//! consent.
 
 use clap::Args;
 use serde_json::Value;
@@ -36,7 +36,7 @@ impl ConsentFlags {
         }
     }
 
-    /// The same for the document of one event subscription.
+    /// Checks the document of one event subscription.
     pub fn check_one(self, subscription: &Value) -> Result<(), Unfinished> {
         self.check(awaited(subscription))
     }

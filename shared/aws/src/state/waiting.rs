@@ -30,7 +30,7 @@ const WAITING_KEYS: u128 = 16;
 /// Most items that one call reads. Source: DynamoDB API reference, `BatchGetItem`.
 const READ_AT_ONCE_MAX: usize = 100;
 
-/// Such calls at once, when states are counted.
+/// Calls made at once when states are counted.
 const READS_AT_ONCE: usize = 8;
 
 /// How often unprocessed keys are requested again.

@@ -204,7 +204,7 @@ fn sentence(reason: EndReason) -> &'static str {
     }
 }
 
-/// Where an event subscription's dead letters are stored.
+/// The place of an event subscription's dead letters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Folder {
     pub bucket: String,

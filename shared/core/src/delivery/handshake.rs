@@ -20,7 +20,7 @@ use crate::{
 const MEMBER: &str = "validationResponse";
 const ALLOWED_ORIGIN: &str = "WebHook-Allowed-Origin";
 
-/// What an answer must contain.
+/// The proof that an answer must contain.
 #[derive(Clone, Copy, Debug)]
 pub enum Proof<'p> {
     /// In the body, after an event of Event Grid's schema.
@@ -46,12 +46,12 @@ pub enum Judgement {
     Refusal(NoConsent),
 }
 
-/// Why an answer is not consent: a sentence without a full stop.
+/// The reason why an answer is not consent: a sentence without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoConsent {
     pub received: String,
     pub expected: String,
-    /// What to do, if the expected answer does not say it.
+    /// The action to take, if the expected answer does not say it.
     pub advice: Option<String>,
 }
 

@@ -177,7 +177,7 @@ pub fn queue_now(shard: usize, shards: usize) -> Option<Queue> {
     shard.checked_rem(shards).map(Queue::Retry)
 }
 
-/// Where a wait is held.
+/// The place that holds a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A longer wait continues at the next receive.

@@ -1,5 +1,5 @@
-//! What a webhook says about single events in the body of a response that accepts their request,
-//! for event subscriptions that ask for it:
+//! Reads what a webhook says about single events in the body of a response that accepts their
+//! request, for event subscriptions that ask for it:
 //!
 //! `{"results": [{"id": "7", "status": "retry"}, {"id": "9", "status": "end", "reason": "closed"}]}`
 //!
@@ -37,7 +37,7 @@ pub struct ResponseBody {
     pub is_whole: bool,
 }
 
-/// What an answer asks for; the safest last.
+/// The wish of an answer; the safest last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Wish {
     Delivered,

@@ -14,7 +14,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// Where a delivery was received.
+/// The queue that a delivery was received from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// The dispatch queue.
@@ -36,7 +36,7 @@ pub struct Facts {
     pub subscription: Option<SubscriptionFacts>,
 }
 
-/// What is known of a delivery's event subscription and its endpoint.
+/// The facts of a delivery's event subscription and its endpoint.
 #[derive(Clone, Debug)]
 pub struct SubscriptionFacts {
     pub expires_at: Timestamp,
@@ -48,7 +48,7 @@ pub struct SubscriptionFacts {
     pub is_slow: bool,
 }
 
-/// What happens to a delivery now.
+/// The action for a delivery now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Plan {
     Attempt {

@@ -13,7 +13,7 @@ use crate::{
 /// A slower answer deserves a warning: it comes close to a failure.
 const SLOW: Duration = Duration::from_secs(10);
 
-/// Where a request failed.
+/// The stage at which a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The client's secret or private key is missing or unusable.
@@ -126,7 +126,7 @@ impl Stage {
     }
 }
 
-/// What kept a request from an answer.
+/// The failure that kept a request from an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub stage: Stage,

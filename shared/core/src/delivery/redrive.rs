@@ -83,7 +83,7 @@ impl RedriveFilter {
     }
 }
 
-/// What a job is doing.
+/// The activity of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[derive(strum::Display, strum::VariantNames, Serialize, Deserialize)]
 pub enum JobPhase {
@@ -172,7 +172,7 @@ pub struct Job {
     pub revision: u64,
 }
 
-/// What a job does with a letter.
+/// The decision of a job about a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Send,

@@ -16,7 +16,7 @@ pub struct Finding {
     pub says: String,
 }
 
-/// Why a resource can't become an endpoint.
+/// The reason why a resource can't become an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     /// Needs a change: what was found, and what to do.

@@ -42,7 +42,7 @@ impl FromStr for Identities {
     }
 }
 
-/// Why an identity may not be proven.
+/// The reason why an identity may not be proven.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityRefused {
     #[error(

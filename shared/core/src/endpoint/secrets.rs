@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, str::FromStr};
 
 use serde::Deserialize;
 
-/// Where Entra ID issues tokens.
+/// The host where Entra ID issues tokens.
 pub const ENTRA_HOST: &str = "login.microsoftonline.com";
 
 /// The secrets that event subscriptions of a deployment may use.
@@ -47,7 +47,7 @@ impl FromStr for ClientSecrets {
     }
 }
 
-/// Why a secret may not be used.
+/// The reason why a secret may not be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretRefused {
     #[error("is not a secret that this deployment lets event subscriptions use")]

@@ -36,7 +36,7 @@ pub struct Piece {
     to: Start,
 }
 
-/// Why a piece or a stored publish could not be read.
+/// The reason why a piece or a stored publish could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     #[error("it is not of the form of {0}")]

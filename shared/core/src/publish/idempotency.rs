@@ -46,7 +46,7 @@ pub struct Keyed {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordKey(String);
 
-/// What is stored under a key.
+/// The record stored under a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Record {
@@ -74,7 +74,7 @@ pub enum PublishProgress {
     Done,
 }
 
-/// What a request with a key does next.
+/// The next step of a request with a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Write this record, then enqueue.

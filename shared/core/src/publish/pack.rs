@@ -66,7 +66,7 @@ impl<'m> Recipient<'m> {
     }
 }
 
-/// Where an unsent delivery begins: the recipient, and the first of its events, both from 0.
+/// The start of an unsent delivery: the recipient, and the first of its events, both from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Start(pub usize, pub usize);
 

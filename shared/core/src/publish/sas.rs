@@ -29,7 +29,7 @@ impl fmt::Debug for Token<'_> {
     }
 }
 
-/// Why a token was refused. No variant repeats the signature.
+/// The reason why a token was refused. No variant repeats the signature.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     #[error(

@@ -20,7 +20,7 @@ use crate::{
     time::{Pace, Timestamp},
 };
 
-/// What happens to events that come during a probation caused by a client error.
+/// The treatment of events that come during a probation caused by a client error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[derive(Serialize, Deserialize, strum::IntoStaticStr, strum::VariantNames)]
 pub enum ProbationPolicy {
@@ -215,7 +215,7 @@ pub enum Condition {
     DelayedDelivery,
 }
 
-/// What happens to an event that comes now.
+/// The effect on an event that comes now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     Attempted,
@@ -353,7 +353,7 @@ impl Recovery {
     }
 }
 
-/// What [`admit`] needs to know besides the health.
+/// The facts that [`admit`] needs besides the health.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionRequest {
     pub delivery: Uuid,
@@ -488,7 +488,7 @@ pub struct SuccessfulAttempt {
     pub asked_for: bool,
 }
 
-/// What a copy of dispatch has seen of an endpoint in its own attempts.
+/// The attempts that a copy of dispatch has seen of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SeenAttempts {
     pub last_success_at: Option<Timestamp>,

@@ -29,7 +29,7 @@ pub enum EndpointKind {
     Resource,
 }
 
-/// What follows a failure.
+/// The rule for a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Rule {
     /// Dead-lettered at once, or dropped.

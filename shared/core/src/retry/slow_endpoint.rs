@@ -103,7 +103,7 @@ impl SlowEndpointSettings {
     }
 }
 
-/// What is known of an endpoint's slowness.
+/// The facts of an endpoint's slowness.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Slowness {
@@ -144,7 +144,7 @@ pub struct AnswerCounts {
     pub took_ms: Option<u32>,
 }
 
-/// What an invocation has learned from requests to a slow endpoint since its last report.
+/// The report of an invocation about requests to a slow endpoint since its last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlowEndpointReport {
     /// Responses within [`SlowEndpointSettings::slow_after`], whatever their status.

@@ -26,7 +26,7 @@ pub struct DeliveryAttribute {
     pub value: AttributeValue,
 }
 
-/// Where a delivery attribute's value comes from.
+/// The source of a delivery attribute's value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum AttributeValue {

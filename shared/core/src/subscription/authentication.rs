@@ -41,7 +41,7 @@ pub struct ClientCredentials {
     pub client: Client,
 }
 
-/// What is asked for, and where.
+/// The token to request, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all_fields = "camelCase")]
 pub enum Grant {

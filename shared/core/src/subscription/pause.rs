@@ -49,7 +49,7 @@ impl Span {
     }
 }
 
-/// Why a pause is refused.
+/// The reason why a pause is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It is already paused, with time-to-live treated differently.

@@ -23,7 +23,7 @@ pub struct Validation {
     /// The secret part of the URL.
     pub token: Secret,
     pub until: Timestamp,
-    /// Why the endpoint's answer was not consent, without secrets.
+    /// The reason why the endpoint's answer was not consent, without secrets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

@@ -33,7 +33,7 @@ pub(super) struct Contents {
     received: BTreeSet<(Timestamp, i64)>,
 }
 
-/// Why a receipt has no effect.
+/// The reason why a receipt has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReceiptError {
     Gone,

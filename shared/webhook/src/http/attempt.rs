@@ -54,7 +54,7 @@ enum Rest {
     Results(Incoming),
     /// Such a body in an encoding, usually compressed.
     Encoded(Incoming),
-    /// Why nothing was sent.
+    /// The reason why nothing was sent.
     Reason(NoCertificate),
 }
 

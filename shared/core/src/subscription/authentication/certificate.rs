@@ -61,7 +61,7 @@ impl ClientCertificate {
     }
 }
 
-/// Why an endpoint gets no request with a client certificate.
+/// The reason why an endpoint gets no request with a client certificate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoCertificate {
     #[error("a client certificate goes by https alone")]

@@ -128,7 +128,7 @@ impl Token {
     }
 }
 
-/// Why there is no token. All that the texts repeat of an answer is a checked error code.
+/// The reason why there is no token. Texts repeat nothing of an answer but a checked error code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoToken {
     #[error("the client secret can't be read: {0}")]

@@ -36,7 +36,7 @@ pub struct Filters {
     by_type: HashMap<String, Vec<usize>>,
 }
 
-/// Why a filter refuses an event.
+/// The reason why a filter refuses an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal<'f> {
     EventType,
