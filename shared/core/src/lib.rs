@@ -36,12 +36,7 @@ pub mod metric;
 pub mod ledger;
 
 #[cfg(any(test, feature = "fixtures"))]
-mod testkit {
-    pub mod fixtures;
-}
-
-#[cfg(any(test, feature = "fixtures"))]
-pub use testkit::fixtures;
+pub mod fixtures;
 
 /// Returns whether serde leaves out a member because a reader would get the same without it.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
