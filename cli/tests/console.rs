@@ -1,14 +1,14 @@
 //! Tests the console without a browser: requests that it must refuse, and how a live tail resumes.
 //! `tests/browser` tests every page and action.
 
-#[path = "console/world.rs"]
-mod world;
+#[path = "console/fixture.rs"]
+mod fixture;
 
 use std::collections::BTreeSet;
 
 use reqwest::header::{CONTENT_TYPE, COOKIE, ORIGIN};
 
-use world::{Browser, World, answer, between, http};
+use fixture::{Browser, Fixture, answer, between, http};
 
 const REFUSED: &str = "/topics/orders/subscriptions/refused";
 
@@ -38,8 +38,8 @@ fn routes(method: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn pages_come_to_whom_the_link_has_signed_in() {
-    let world = World::new().await;
-    let browser = world.browser(&[]).await;
+    let fixture = Fixture::new().await;
+    let browser = fixture.browser(&[]).await;
     let is_one = |path: &String| {
         !["/assets/", "/sign-in", "/stream", NO_ID].iter().any(|part| path.contains(part))
     };
@@ -53,14 +53,14 @@ async fn pages_come_to_whom_the_link_has_signed_in() {
         browser.get(path).await.shows(404, "<h1>Not found");
     }
     assert_eq!(browser.get("/assets/other").await.status, 404);
-    let without = world.command(&["--manage-url", "nothing", "console", "--no-browser"]).output();
+    let without = fixture.command(&["--manage-url", "nothing", "console", "--no-browser"]).output();
     assert_eq!(without.await.expect("it runs").status.code(), Some(2));
 }
 
 #[tokio::test]
 async fn what_does_not_come_from_its_own_pages_is_refused() {
-    let world = World::new().await;
-    let console = world.console(&[]).await;
+    let fixture = Fixture::new().await;
+    let console = fixture.console(&[]).await;
     let (url, link) = (console.url.clone(), console.sign_in_url.clone());
     let stranger = http();
     for path in ["/", "/topics/orders", "/tail/stream", "/sign-in?token=guess", "/sign-in"] {
@@ -112,8 +112,8 @@ type Fields<'f> = &'f [(&'f str, &'f str)];
 /// Sends forms that a browser would not submit.
 #[tokio::test]
 async fn what_no_page_sends_changes_nothing() {
-    let world = World::new().await;
-    let browser = world.browser(&[]).await;
+    let fixture = Fixture::new().await;
+    let browser = fixture.browser(&[]).await;
     let key = |key: &'static str| ("key", key);
     let agreed = ("agreed", "yes");
     let of = |below: &str| format!("{REFUSED}{below}");
@@ -143,8 +143,8 @@ async fn what_no_page_sends_changes_nothing() {
 
 #[tokio::test]
 async fn read_only_refuses_every_change() {
-    let world = World::new().await;
-    let browser = world.browser(&["--read-only"]).await;
+    let fixture = Fixture::new().await;
+    let browser = fixture.browser(&["--read-only"]).await;
     let fields =
         [("agreed", "yes"), ("key", "key1"), ("typed", "orders/refused"), ("attempts", "1")];
     let asks = ["/filter", "/events", "/retry/preview", "/publish/check"];
@@ -179,8 +179,8 @@ fn position(streamed: &str) -> &str {
 
 #[tokio::test]
 async fn nothing_is_missing_where_the_live_tail_begins_or_goes_on() {
-    let world = World::new().await;
-    let browser = world.browser(&[]).await;
+    let fixture = Fixture::new().await;
+    let browser = fixture.browser(&[]).await;
     browser.publish("g-1").await;
     let page = browser.until("/tail", "[g-1]").await.text;
     let first = between(&page, "<li id=\"line-", "\"").to_owned();
@@ -204,8 +204,8 @@ async fn nothing_is_missing_where_the_live_tail_begins_or_goes_on() {
 
 #[tokio::test]
 async fn a_quiet_live_tail_moves_on() {
-    let world = World::new().await;
-    let browser = world.browser(&[]).await;
+    let fixture = Fixture::new().await;
+    let browser = fixture.browser(&[]).await;
     // Resumes a stream of half an hour ago, with no attempts since.
     let now = between(&browser.get("/tail").await.text, "data-from=\"", "\"").parse::<i64>();
     let from = now.expect("a time") - 30 * 60_000;

@@ -36,11 +36,14 @@ const AT_ONCE: usize = 4;
 
 /// Events in a month; counted where it is not given.
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct CostQuery {
     events: Option<String>,
 }
 
-pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer<Response> {
+pub(super) async fn show(
+    State(app): State<App>,
+    Query(asked): Query<CostQuery>,
+) -> Answer<Response> {
     let events = match given(asked.events.as_ref()) {
         Some(text) => {
             let rule = |_| Misuse(format!("Events in a month: `{text}` is no whole number"));

@@ -2,10 +2,9 @@
 
 use axum::Form;
 use axum::extract::{Query, State};
-use gridpost_api::topic::Topic;
+use gridpost_api::{delivery::DeliveryStatus, topic::Topic};
 use maud::{Markup, html};
-use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde::Deserialize;
 
 use super::App;
 use super::delivery::{attempt_now, outcome};
@@ -15,21 +14,21 @@ use super::page::{self, Frame, Tab, subscription_url};
 use super::publish::{json_text, table_of_verdicts};
 use super::sought::{EXACT, LeftOut};
 use gridpost_ops::{
-    attempt_lines::describe_reason,
-    explain::{self, Explanation, Question, ends_meanwhile},
+    attempt_lines::{AttemptLine, describe_reason},
+    explain::{self, EventDelivery, Explanation, HoldingBack, Question, ends_meanwhile},
     failure::Misuse,
     given::TimeSpan,
-    output::{self, text_at},
+    output::{self, or_dash},
     subscription::pause,
 };
 
 /// How far back attempts are looked for, unless said otherwise.
 const SINCE: &str = "24h";
 
-/// Which event; the text of it where it was given.
+/// The event to find; with its text, if given.
 #[derive(Debug, Default, Deserialize)]
 #[serde(from = "Typed")]
-pub(super) struct Asked {
+pub(super) struct EventQuery {
     typed: Typed,
     left_out: LeftOut,
 }
@@ -43,7 +42,7 @@ struct Typed {
     exact: Option<String>,
 }
 
-impl From<Typed> for Asked {
+impl From<Typed> for EventQuery {
     fn from(mut typed: Typed) -> Self {
         let mut left_out = LeftOut::default();
         if typed.exact.is_none() {
@@ -62,23 +61,23 @@ impl Typed {
     }
 }
 
-pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer {
-    answer(&app, &asked).await
+pub(super) async fn show(State(app): State<App>, Query(query): Query<EventQuery>) -> Answer {
+    answer(&app, &query).await
 }
 
-pub(super) async fn with_event(State(app): State<App>, Form(asked): Form<Asked>) -> Answer {
-    answer(&app, &asked).await
+pub(super) async fn with_event(State(app): State<App>, Form(query): Form<EventQuery>) -> Answer {
+    answer(&app, &query).await
 }
 
-async fn answer(app: &App, asked: &Asked) -> Answer {
-    let Asked { typed: asked, left_out } = asked;
-    // One that is looked for exactly may end with a space.
-    let given_id = asked.id.clone().filter(|id| asked.exact.is_some() && !id.is_empty());
-    let (topic, id) = (given(asked.topic.as_ref()), given_id.or_else(|| given(asked.id.as_ref())));
-    let since = given(asked.since.as_ref()).unwrap_or_else(|| SINCE.to_owned());
+async fn answer(app: &App, query: &EventQuery) -> Answer {
+    let EventQuery { typed, left_out } = query;
+    // An id that is looked for exactly may end with a space.
+    let given_id = typed.id.clone().filter(|id| typed.exact.is_some() && !id.is_empty());
+    let (topic, id) = (given(typed.topic.as_ref()), given_id.or_else(|| given(typed.id.as_ref())));
+    let since = given(typed.since.as_ref()).unwrap_or_else(|| SINCE.to_owned());
     let result = match (&topic, &id) {
         (Some(topic), Some(id)) => {
-            let found = look_up(app, topic, id, &since, asked.event.as_ref()).await;
+            let found = look_up(app, topic, id, &since, typed.event.as_ref()).await;
             match found {
                 Ok(told) => found_of(app, topic, id, &told),
                 Err(error) => html! { div.problem role="alert" { (failure::told(&error)) } },
@@ -89,9 +88,9 @@ async fn answer(app: &App, asked: &Asked) -> Answer {
     let names = app.api.topics_page(None).await?;
     let body = html! {
         (search(&names.items, topic.as_deref(), id.as_deref(), &since, names.next.is_some()))
-        (left_out.told("/events", &asked.pairs()))
+        (left_out.told("/events", &typed.pairs()))
         (result)
-        @if let (Some(topic), Some(id)) = (&topic, &id) { (event_form(app, topic, id, &since, asked)) }
+        @if let (Some(topic), Some(id)) = (&topic, &id) { (event_form(app, topic, id, &since, typed)) }
     };
     let command = match (&topic, &id) {
         (Some(topic), Some(id)) => {
@@ -150,20 +149,16 @@ fn search(
     }
 }
 
-fn found_of(app: &App, topic: &str, id: &str, told: &Explanation) -> Markup {
-    let document = json!(told);
-    let deliveries = document["deliveries"].as_array().cloned().unwrap_or_default();
+fn found_of(app: &App, topic: &str, id: &str, explanation: &Explanation) -> Markup {
     html! {
         h2 { "Event " code { (page::visible(id)) } }
-        @if let Err(nothing) = told.outcome() { div.problem role="status" { p { (nothing) } } }
-        (notes(told))
-        @if let Ok(verdicts) = read::<Vec<_>>(&document["verdicts"]) { (table_of_verdicts(topic, &verdicts)) }
-        @for delivery in &deliveries { (delivery_of(app, topic, delivery)) }
-        @for held in document["holdingBack"].as_array().into_iter().flatten() {
-            (held_back(topic, held))
-        }
-        @if !document["verdicts"].is_array() {
-            @let others: Vec<_> = told.others().collect();
+        @if let Err(nothing) = explanation.outcome() { div.problem role="status" { p { (nothing) } } }
+        (notes(explanation))
+        @if let Some(verdicts) = &explanation.verdicts { (table_of_verdicts(topic, verdicts)) }
+        @for delivery in &explanation.deliveries { (delivery_of(app, topic, delivery)) }
+        @for held in &explanation.holding_back { (held_back(topic, held)) }
+        @if explanation.verdicts.is_none() {
+            @let others: Vec<_> = explanation.others().collect();
             @if !others.is_empty() {
                 h2 { "No attempt is logged for these" }
                 ul { @for (name, wants) in others {
@@ -174,95 +169,95 @@ fn found_of(app: &App, topic: &str, id: &str, told: &Explanation) -> Markup {
     }
 }
 
-/// An event subscription that attempts nothing at present: why, and until when.
-fn held_back(topic: &str, held: &Value) -> Markup {
-    let name = text_at(held, "/eventSubscription");
+/// Shows an event subscription that attempts nothing at present: why, and until when.
+fn held_back(
+    topic: &str,
+    HoldingBack { event_subscription: name, health }: &HoldingBack,
+) -> Markup {
     html! {
         p.warn {
             a href=(subscription_url(topic, name, "")) { (name) }
-            @if let Some(pause) = held.pointer("/health/pause") {
+            @if let Some(pause) = &health.pause {
                 " is paused " (page::visible(&pause::told(pause))) ": if it wants the event, the event waits until it is "
-                "resumed, or until " (page::time_at(pause, "/until")) (ends_meanwhile(pause)) "."
+                "resumed, or until " (page::time(pause.until)) (ends_meanwhile(pause)) "."
             } @else {
-                " attempts nothing until " (page::time_at(held, "/health/until")) ": if it wants the event, the event waits."
+                " attempts nothing until " (page::time(health.until)) ": if it wants the event, the event waits."
             }
         }
     }
 }
 
 /// Lists why dead letters that may have the event could not be looked into.
-fn notes(told: &Explanation) -> Markup {
-    html! { @for note in told.notes() { p.warn { (page::visible(note)) } } }
+fn notes(explanation: &Explanation) -> Markup {
+    html! { @for note in explanation.notes() { p.warn { (page::visible(note)) } } }
 }
 
-/// A delivery that carries it: what was logged, or its state.
-fn delivery_of(app: &App, topic: &str, delivery: &Value) -> Markup {
-    let (name, id) = (text_at(delivery, "/eventSubscription"), text_at(delivery, "/id"));
+/// Shows a delivery that carries it: what was logged, or its state.
+fn delivery_of(app: &App, topic: &str, delivery: &EventDelivery) -> Markup {
+    let (name, id) = (&delivery.name, &delivery.id);
     let url = subscription_url(topic, name, &format!("/deliveries/{}", page::part(id)));
-    let rows: Vec<_> = delivery["log"].as_array().into_iter().flatten().map(line).collect();
+    let rows: Vec<_> = delivery.log.iter().map(line).collect();
     html! {
         h2 { "To " a href=(subscription_url(topic, name, "")) { (name) } }
         p {
-            @if delivery["state"].is_object() { "Delivery " a href=(url) { (id) } } @else { "Delivery " (id) }
+            @if delivery.state.is_some() { "Delivery " a href=(url) { (id) } } @else { "Delivery " (id) }
             (status(delivery))
         }
         (page::table(&format!("What was logged of delivery {id}"), &["When", "Attempt", "Outcome", "Took", "What follows"], &rows))
-        @if let Ok(state) = read(&delivery["state"]) { (attempt_now(app, &url, &state)) }
+        @if let Some(state) = &delivery.state { (attempt_now(app, &url, &state.delivery)) }
     }
 }
 
 /// Shows the event's status, which is its delivery's unless the events went different ways.
-fn status(delivery: &Value) -> Markup {
-    let of = |pointer| delivery.pointer(pointer).and_then(Value::as_str);
+fn status(delivery: &EventDelivery) -> Markup {
+    let text = |status: Option<DeliveryStatus>| status.map(|status| status.to_string());
+    let state = delivery.state.as_ref().map(|state| state.delivery.status);
     html! {
-        @if delivery["isDivided"] == true {
-            ", whose events went different ways. This event: " strong { (of("/eventStanding").unwrap_or("not logged")) }
-            "; what was left of the delivery: " (text_at(delivery, "/state/status"))
-        } @else if let Some(status) = of("/state/status") {
+        @if delivery.is_divided {
+            ", whose events went different ways. This event: "
+            strong { (text(delivery.event_standing).unwrap_or_else(|| "not logged".to_owned())) }
+            "; what was left of the delivery: " (or_dash(state))
+        } @else if let Some(status) = text(state) {
             ": " strong { (status) }
         }
     }
 }
 
-fn read<D: DeserializeOwned>(document: &Value) -> serde_json::Result<D> {
-    D::deserialize(document)
-}
-
-fn line(line: &Value) -> Vec<Markup> {
-    let status = line["status"].as_u64().and_then(|status| status.try_into().ok());
-    let follows = match (line["due"].as_str(), line["reason"].as_str()) {
+fn line(line: &AttemptLine) -> Vec<Markup> {
+    let because = line.because.as_ref().and_then(|because| because.parse().ok());
+    let follows = match (&line.due, &line.reason) {
         (Some(due), _) => html! {
             "again at " (page::time_or_text(due))
-            @if let Some(because) = line["because"].as_str().and_then(|because| because.parse().ok()) { ": " (describe_reason(because)) }
+            @if let Some(because) = because { ": " (describe_reason(because)) }
         },
         (None, Some(reason)) => html! { "ends: " (reason) },
         (None, None) => html! {},
     };
     vec![
-        page::time_at(line, "/timestamp"),
-        html! { (page::number_at(line, "/attempt")) },
-        outcome(line["outcome"].as_str(), status),
-        html! { @if line["duration_ms"].is_u64() { (page::number_at(line, "/duration_ms")) " ms" } },
+        page::time_or_text(&line.timestamp),
+        html! { (or_dash(line.attempt)) },
+        outcome(line.outcome.as_deref(), line.status),
+        html! { @if let Some(duration_ms) = line.duration_ms { (page::number(duration_ms)) " ms" } },
         html! {
             (follows)
-            @if let Some(said) = line["response"].as_str() { " It said: " (page::visible(said)) }
+            @if let Some(said) = &line.response { " It said: " (page::visible(said)) }
         },
     ]
 }
 
-fn event_form(app: &App, topic: &str, id: &str, since: &str, asked: &Typed) -> Markup {
+fn event_form(app: &App, topic: &str, id: &str, since: &str, typed: &Typed) -> Markup {
     html! {
-        details open[asked.event.is_some()] {
+        details open[typed.event.is_some()] {
             summary { "Who did not want it, and why: give the event itself" }
             form method="post" action="/events" {
                 (app.token())
                 input type="hidden" name="topic" value=(topic);
                 input type="hidden" name="id" value=(id);
                 input type="hidden" name="since" value=(since);
-                @if let Some(exact) = &asked.exact { input type="hidden" name=(EXACT) value=(exact); }
+                @if let Some(exact) = &typed.exact { input type="hidden" name=(EXACT) value=(exact); }
                 label for="event" { "The event as it was published" }
                 textarea id="event" name="event" rows="12" spellcheck="false" required {
-                    "\n" (page::visible_json(asked.event.as_deref().unwrap_or_default()))
+                    "\n" (page::visible_json(typed.event.as_deref().unwrap_or_default()))
                 }
                 button { "Ask every filter" }
             }
@@ -272,14 +267,17 @@ fn event_form(app: &App, topic: &str, id: &str, since: &str, asked: &Typed) -> M
 
 #[cfg(test)]
 mod tests {
+    use gridpost_api::delivery::DeliveryShown;
+    use gridpost_ops::testkit::documents;
+    use serde_json::{Value, json};
+
     use super::super::sought::event_url;
     use super::*;
 
     #[test]
     fn an_id_is_looked_for_without_what_does_not_show_unless_a_link_means_it() {
         let of = |id: &str, exact: Option<&str>| {
-            serde_json::from_value::<Asked>(serde_json::json!({"id": id, "exact": exact}))
-                .expect("read")
+            serde_json::from_value::<EventQuery>(json!({"id": id, "exact": exact})).expect("read")
         };
         let typed = of("order-1\u{200b}", None);
         assert_eq!(typed.typed.id.as_deref(), Some("order-1"));
@@ -300,10 +298,12 @@ mod tests {
     #[test]
     fn what_a_pause_holds_is_told_with_the_pause() {
         let (since, until) = ("2026-01-01T00:00:00.000Z", "2026-01-02T00:00:00.000Z");
-        let pause = serde_json::json!({"since": since, "until": until, "by": "<me>",
-            "timeToLiveRuns": true});
-        let held = serde_json::json!({"eventSubscription": "a", "health": {"pause": pause}});
-        let told = held_back("t", &held).0;
+        let held = |patch: &Value| HoldingBack {
+            event_subscription: "a".to_owned(),
+            health: serde_json::from_value(documents::health(patch)).expect("a health"),
+        };
+        let pause = json!({"since": since, "until": until, "by": "<me>", "timeToLiveRuns": true});
+        let told = held_back("t", &held(&json!({ "pause": pause }))).0;
         for part in [
             "is paused since 2026-01-01T00:00:00.000Z by &lt;me&gt;, time-to-live runs",
             "2026-01-02 00:00:00.000 UTC",
@@ -311,29 +311,33 @@ mod tests {
         ] {
             assert!(told.contains(part), "{part} is not in {told}");
         }
-        let waits = serde_json::json!({"eventSubscription": "a", "health": {"until": "U"}});
-        let told = held_back("t", &waits).0;
-        assert!(told.contains(" attempts nothing until U: if"), "{told}");
+        let told = held_back("t", &held(&json!({ "until": until }))).0;
+        assert!(told.contains(" attempts nothing until <time"), "{told}");
     }
 
     #[test]
     fn an_event_that_went_its_own_way_has_its_own_standing() {
-        let state = serde_json::json!({"status": "Delivered"});
-        // (whether the events went different ways, where the event stands, what is told)
-        for (is_divided, event, want) in [
-            (false, Some("Delivered"), ": <strong>Delivered</strong>"),
+        let state = documents::delivery(&json!({"status": "Delivered", "attempts": []}));
+        let state: DeliveryShown = serde_json::from_value(state).expect("a delivery");
+        // (whether the events went different ways, the event's status, what is shown)
+        for (is_divided, event_standing, want) in [
+            (false, Some(DeliveryStatus::Delivered), ": <strong>Delivered</strong>"),
             (
                 true,
-                Some("Ended"),
+                Some(DeliveryStatus::Ended),
                 "This event: <strong>Ended</strong>; what was left of the delivery: Delivered",
             ),
             (true, None, "This event: <strong>not logged</strong>;"),
         ] {
-            let delivery = serde_json::json!({
-                "state": state, "isDivided": is_divided, "eventStanding": event,
+            let shown = status(&EventDelivery {
+                id: "d".to_owned(),
+                name: "a".to_owned(),
+                state: Some(state.clone()),
+                log: Vec::new(),
+                is_divided,
+                event_standing,
             });
-            let told = status(&delivery).0;
-            assert!(told.contains(want), "{told}");
+            assert!(shown.0.contains(want), "{}", shown.0);
         }
     }
 }

@@ -15,7 +15,7 @@ use super::made::Made;
 pub(super) struct Fields(BTreeMap<String, String>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum FormAction {
     Save,
     /// One more row of that list.
     Add(String),
@@ -28,7 +28,7 @@ pub(super) enum Asked {
 pub(super) struct Posted {
     pub(super) fields: Fields,
     pub(super) made: Made,
-    pub(super) asked: Asked,
+    pub(super) action: FormAction,
 }
 
 impl Posted {
@@ -37,13 +37,13 @@ impl Posted {
         all.remove("csrf");
         let [etag, was, button] =
             ["etag", "was", "do"].map(|name| all.remove(name).unwrap_or_default());
-        let asked = match button.split(' ').collect::<Vec<_>>()[..] {
-            ["add", list] => Asked::Add(list.to_owned()),
+        let action = match button.split(' ').collect::<Vec<_>>()[..] {
+            ["add", list] => FormAction::Add(list.to_owned()),
             ["remove", list, index] => {
-                Asked::Remove(list.to_owned(), index.parse().unwrap_or(usize::MAX))
+                FormAction::Remove(list.to_owned(), index.parse().unwrap_or(usize::MAX))
             }
-            ["choose"] => Asked::Choose,
-            _ => Asked::Save,
+            ["choose"] => FormAction::Choose,
+            _ => FormAction::Save,
         };
         // Forms have two characters at the end of a line.
         let text = |(name, value): (String, String)| (name, value.replace("\r\n", "\n"));
@@ -55,7 +55,7 @@ impl Posted {
                 .any(|part| part.bytes().all(|byte| byte.is_ascii_digit()) && !is_row(part))
         };
         let fields = Fields(all.into_iter().filter(is_plain).map(text).collect());
-        Self { fields, made: Made::sent(etag, was), asked }
+        Self { fields, made: Made::sent(etag, was), action }
     }
 }
 
@@ -235,13 +235,13 @@ mod tests {
     fn rows_are_added_and_removed_by_buttons() {
         let form = [("l.0.k", "a"), ("l.1.k", "b"), ("l.2.k", ""), ("l.2.o", "x"), ("m", "1\r\n2")];
         let button = |value| posted(&[&form[..], &[("do", value), ("csrf", "t")]].concat());
-        assert_eq!(button("").asked, Asked::Save);
-        assert_eq!(button("choose").asked, Asked::Choose);
-        assert_eq!(button("remove l 1").asked, Asked::Remove("l".to_owned(), 1));
-        let Posted { mut fields, asked, .. } = button("add l");
+        assert_eq!(button("").action, FormAction::Save);
+        assert_eq!(button("choose").action, FormAction::Choose);
+        assert_eq!(button("remove l 1").action, FormAction::Remove("l".to_owned(), 1));
+        let Posted { mut fields, action, .. } = button("add l");
         assert_eq!(
-            (asked, fields.rows("l"), fields.get("m")),
-            (Asked::Add("l".to_owned()), 3, "1\n2")
+            (action, fields.rows("l"), fields.get("m")),
+            (FormAction::Add("l".to_owned()), 3, "1\n2")
         );
         assert_eq!(fields.get("csrf"), "");
         fields.add("l", "k");

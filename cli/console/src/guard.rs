@@ -57,9 +57,9 @@ pub(super) struct Guard {
     read_only: bool,
 }
 
-/// What of a request decides whether it is answered.
+/// The facts of a request that decide whether it is answered.
 #[derive(Clone, Debug, Default)]
-struct Asked {
+struct RequestFacts {
     method: Method,
     path: String,
     host: Option<String>,
@@ -69,7 +69,7 @@ struct Asked {
     cookies: Vec<String>,
 }
 
-impl Asked {
+impl RequestFacts {
     fn of(request: &Request) -> Self {
         let text = |name: HeaderName| {
             request.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
@@ -130,20 +130,20 @@ impl Guard {
         &self.form_token
     }
 
-    fn check(&self, asked: &Asked) -> Result<(), Refused> {
-        let host = asked.host.as_deref().filter(|host| self.hosts.iter().any(|own| own == host));
+    fn check(&self, facts: &RequestFacts) -> Result<(), Refused> {
+        let host = facts.host.as_deref().filter(|host| self.hosts.iter().any(|own| own == host));
         let host = host.ok_or(Refused::Host)?;
-        if !self.is_of_this_console(asked, host) {
+        if !self.is_of_this_console(facts, host) {
             return Err(Refused::OtherSite);
         }
-        if asked.path == "/sign-in" || asked.path.starts_with("/assets/") {
+        if facts.path == "/sign-in" || facts.path.starts_with("/assets/") {
             return Ok(());
         }
-        if !self.is_signed_in(&asked.cookies) {
-            return Err(Refused::NotSignedIn { path: asked.path.clone() });
+        if !self.is_signed_in(&facts.cookies) {
+            return Err(Refused::NotSignedIn { path: facts.path.clone() });
         }
-        let is_question = QUESTIONS.iter().any(|end| asked.path.ends_with(end));
-        if self.read_only && asked.changes() && !is_question {
+        let is_question = QUESTIONS.iter().any(|end| facts.path.ends_with(end));
+        if self.read_only && facts.changes() && !is_question {
             return Err(Refused::ReadOnly);
         }
         Ok(())
@@ -152,14 +152,14 @@ impl Guard {
     /// A change must come from a page of this console. Everything else may also come from the address
     /// bar, or by a link from elsewhere; what a page of elsewhere loads is refused, where the browser
     /// says so.
-    fn is_of_this_console(&self, asked: &Asked, host: &str) -> bool {
-        if asked.changes() {
+    fn is_of_this_console(&self, facts: &RequestFacts, host: &str) -> bool {
+        if facts.changes() {
             let own = format!("http://{host}");
-            return asked.origin.as_deref() == Some(own.as_str());
+            return facts.origin.as_deref() == Some(own.as_str());
         }
-        match asked.fetch_site.as_deref() {
+        match facts.fetch_site.as_deref() {
             None | Some("none" | "same-origin") => true,
-            Some(_) => asked.fetch_mode.as_deref() == Some("navigate"),
+            Some(_) => facts.fetch_mode.as_deref() == Some("navigate"),
         }
     }
 
@@ -182,8 +182,8 @@ impl Guard {
 
 /// Refuses what the guard refuses, and adds the headers that every answer has.
 pub(super) async fn protect(State(app): State<App>, request: Request, next: Next) -> Response {
-    let asked = Asked::of(&request);
-    let mut answer = match admitted(&app, &asked, request).await {
+    let facts = RequestFacts::of(&request);
+    let mut answer = match admitted(&app, &facts, request).await {
         Ok(request) => next.run(request).await,
         Err(refused) => refused.into_response(),
     };
@@ -194,9 +194,9 @@ pub(super) async fn protect(State(app): State<App>, request: Request, next: Next
 }
 
 /// The request, if it may pass. A form is read for its token and put back.
-async fn admitted(app: &App, asked: &Asked, request: Request) -> Result<Request, Refused> {
-    app.guard.check(asked)?;
-    if !asked.changes() {
+async fn admitted(app: &App, facts: &RequestFacts, request: Request) -> Result<Request, Refused> {
+    app.guard.check(facts)?;
+    if !facts.changes() {
         return Ok(request);
     }
     let (parts, body) = request.into_parts();
@@ -242,14 +242,14 @@ pub(super) async fn sign_in(
 mod tests {
     use super::*;
 
-    fn asked(guard: &Guard, method: Method, path: &str) -> Asked {
-        Asked {
+    fn facts(guard: &Guard, method: Method, path: &str) -> RequestFacts {
+        RequestFacts {
             method,
             path: path.to_owned(),
             host: Some("127.0.0.1:7072".to_owned()),
             origin: Some("http://127.0.0.1:7072".to_owned()),
             cookies: vec![format!("{}={}", guard.cookie_name, guard.session)],
-            ..Asked::default()
+            ..RequestFacts::default()
         }
     }
 
@@ -257,23 +257,23 @@ mod tests {
     fn what_is_not_the_console_s_own_is_refused() {
         let (guard, _) = Guard::new(7072, false);
         let text = |text: &str| Some(text.to_owned());
-        let get = || asked(&guard, Method::GET, "/topics");
-        let post = || asked(&guard, Method::POST, "/topics/t/keys");
-        let from = |site: &str, mode: &str, asked: Asked| Asked {
+        let get = || facts(&guard, Method::GET, "/topics");
+        let post = || facts(&guard, Method::POST, "/topics/t/keys");
+        let from = |site: &str, mode: &str, facts: RequestFacts| RequestFacts {
             fetch_site: text(site),
             fetch_mode: text(mode),
-            ..asked
+            ..facts
         };
         assert_eq!(guard.check(&get()), Ok(()));
         assert_eq!(guard.check(&post()), Ok(()));
-        let local = Asked { host: text("localhost:7072"), ..get() };
+        let local = RequestFacts { host: text("localhost:7072"), ..get() };
         assert_eq!(guard.check(&local), Ok(()));
         for host in [None, text("evil.example:7072"), text("127.0.0.1"), text("127.0.0.1:7073")] {
-            assert_eq!(guard.check(&Asked { host, ..get() }), Err(Refused::Host));
+            assert_eq!(guard.check(&RequestFacts { host, ..get() }), Err(Refused::Host));
         }
         for origin in [None, text("null"), text("http://localhost:7072"), text("http://127.0.0.1")]
         {
-            assert_eq!(guard.check(&Asked { origin, ..post() }), Err(Refused::OtherSite));
+            assert_eq!(guard.check(&RequestFacts { origin, ..post() }), Err(Refused::OtherSite));
         }
         assert_eq!(guard.check(&from("same-site", "no-cors", get())), Err(Refused::OtherSite));
         assert_eq!(guard.check(&from("cross-site", "cors", get())), Err(Refused::OtherSite));
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(guard.check(&from("same-origin", "cors", get())), Ok(()));
         let name = &guard.cookie_name;
         for cookies in [vec![], vec![format!("{name}=x")], vec![format!("x={}", guard.session)]] {
-            let refused = guard.check(&Asked { cookies, ..get() });
+            let refused = guard.check(&RequestFacts { cookies, ..get() });
             assert_eq!(refused, Err(Refused::NotSignedIn { path: "/topics".to_owned() }));
         }
     }
@@ -291,16 +291,16 @@ mod tests {
         let (guard, _) = Guard::new(80, false);
         let text = |text: &str| Some(text.to_owned());
         for host in ["127.0.0.1", "localhost", "127.0.0.1:80"] {
-            let own = Asked {
+            let own = RequestFacts {
                 host: text(host),
                 origin: Some(format!("http://{host}")),
-                ..asked(&guard, Method::POST, "/topics/t/keys")
+                ..facts(&guard, Method::POST, "/topics/t/keys")
             };
             assert_eq!(guard.check(&own), Ok(()), "{host}");
-            let other = Asked { origin: text("http://evil.example"), ..own };
+            let other = RequestFacts { origin: text("http://evil.example"), ..own };
             assert_eq!(guard.check(&other), Err(Refused::OtherSite), "{host}");
         }
-        let other = Asked { host: text("evil.example"), ..asked(&guard, Method::GET, "/") };
+        let other = RequestFacts { host: text("evil.example"), ..facts(&guard, Method::GET, "/") };
         assert_eq!(guard.check(&other), Err(Refused::Host));
     }
 
@@ -318,7 +318,7 @@ mod tests {
             (Method::POST, "/waiting/parked", Err(Refused::ReadOnly)),
             (Method::DELETE, "/topics/t", Err(Refused::ReadOnly)),
         ] {
-            assert_eq!(guard.check(&asked(&guard, method, path)), want, "{path}");
+            assert_eq!(guard.check(&facts(&guard, method, path)), want, "{path}");
         }
     }
 

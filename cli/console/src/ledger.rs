@@ -25,7 +25,7 @@ use gridpost_ops::{
 const SINCE: &str = "6h";
 
 #[derive(Deserialize)]
-pub(super) struct Asked {
+pub(super) struct LedgerQuery {
     since: Option<String>,
 }
 
@@ -37,7 +37,10 @@ struct Hour {
     dropped: u64,
 }
 
-pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer<Response> {
+pub(super) async fn show(
+    State(app): State<App>,
+    Query(asked): Query<LedgerQuery>,
+) -> Answer<Response> {
     let since = given(asked.since.as_ref()).unwrap_or_else(|| SINCE.to_owned());
     let span: TimeSpan =
         since.parse().map_err(|error| Misuse(format!("Events published since: {error}")))?;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
 use super::Shared;
-use gridpost_ops::output::{hides, text_at};
+use gridpost_ops::output::hides;
 
 /// Characters that stay as they are in a part of a path.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
@@ -194,10 +194,6 @@ pub(super) fn time(at: impl Into<Option<Time>>) -> Markup {
     let utc = at.to_string();
     let told = utc.replace('T', " ").replace('Z', " UTC");
     html! { time datetime=(utc) title=(told) { (told) } }
-}
-
-pub(super) fn time_at(document: &Value, pointer: &str) -> Markup {
-    time_or_text(text_at(document, pointer))
 }
 
 pub(super) fn number_at(document: &Value, pointer: &str) -> String {

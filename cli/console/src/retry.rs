@@ -26,14 +26,14 @@ type Names = Path<(String, String)>;
 
 /// What is asked: another policy, and what the endpoint answers. Fields that are not given are as saved.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct Asked {
+pub(super) struct RetryForm {
     attempts: Option<String>,
     minutes: Option<String>,
     schedule: Option<String>,
     answers: Option<String>,
 }
 
-impl Asked {
+impl RetryForm {
     fn of(policy: &Value, answers: Option<String>) -> Self {
         let [attempts, minutes, schedule] = texts(policy).map(Some);
         Self { attempts, minutes, schedule, answers }
@@ -109,7 +109,7 @@ impl Saved {
 pub(super) async fn show(
     State(app): State<App>,
     Path((topic, name)): Names,
-    Query(asked): Query<Asked>,
+    Query(asked): Query<RetryForm>,
 ) -> Answer {
     let saved = Saved::read(&app, &topic, &name).await?;
     let made = saved.made();
@@ -121,7 +121,7 @@ pub(super) async fn show(
 #[derive(Debug, Deserialize)]
 pub(super) struct Typed {
     #[serde(flatten)]
-    asked: Asked,
+    asked: RetryForm,
     #[serde(flatten)]
     made: Made,
 }
@@ -163,7 +163,7 @@ pub(super) async fn save(
             let (made, now) = (now.made(), now.policy());
             let mine = asked.policy(&was);
             let both = html! { div.problem role="alert" { (made::told(&was, now, &mine)) } };
-            let asked = Asked::of(&made::merged(&was, now, &mine), asked.answers.clone());
+            let asked = RetryForm::of(&made::merged(&was, now, &mine), asked.answers.clone());
             let merged = Shown { saved: &saved, policy: now, asked: &asked, made: &made };
             render(&app, &topic, &name, &merged, &both)
         }
@@ -185,7 +185,7 @@ async fn patch(
     topic: &str,
     name: &str,
     made: &Made,
-    asked: &Asked,
+    asked: &RetryForm,
 ) -> anyhow::Result<&'static str> {
     let was = made.was()?;
     let patch = super::patch::difference(&was, &asked.policy(&was));
@@ -202,7 +202,7 @@ async fn patch(
 struct Shown<'a> {
     saved: &'a anyhow::Result<Saved>,
     policy: &'a Value,
-    asked: &'a Asked,
+    asked: &'a RetryForm,
     made: &'a Made,
 }
 
@@ -233,7 +233,7 @@ fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, refused: &Marku
     app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
 }
 
-fn of_saved(saved: &Saved, policy: &Value, asked: &Asked, answers: &str) -> Markup {
+fn of_saved(saved: &Saved, policy: &Value, asked: &RetryForm, answers: &str) -> Markup {
     let Saved { topic, subscription, .. } = saved;
     match &preview(topic, subscription, Some(asked.policy(policy)), answers) {
         Ok(document) => timeline(document),
@@ -330,13 +330,14 @@ mod tests {
         let saved =
             json!({"maxDeliveryAttempts": 30, "eventTimeToLiveInMinutes": 1440, "schedule": [1]});
         let text = |text: &str| Some(text.to_owned());
-        let asked = Asked { attempts: text("5"), schedule: text("1, 5 30"), ..Asked::default() };
+        let asked =
+            RetryForm { attempts: text("5"), schedule: text("1, 5 30"), ..RetryForm::default() };
         let want = json!({"maxDeliveryAttempts": 5, "eventTimeToLiveInMinutes": 1440, "schedule": [1, 5, 30]});
         assert_eq!(asked.policy(&saved), want);
-        assert_eq!(Asked::default().policy(&saved), saved);
-        let none = Asked { schedule: text(""), ..Asked::default() };
+        assert_eq!(RetryForm::default().policy(&saved), saved);
+        let none = RetryForm { schedule: text(""), ..RetryForm::default() };
         assert!(none.policy(&saved).get("schedule").is_none());
-        let soon = Asked { minutes: text("soon"), ..Asked::default() }.policy(&saved);
+        let soon = RetryForm { minutes: text("soon"), ..RetryForm::default() }.policy(&saved);
         assert_eq!(soon["eventTimeToLiveInMinutes"], "soon", "the API refuses it in its words");
     }
 }

@@ -7,7 +7,7 @@ use gridpost_api::settings::{Document, Kind, SETTINGS, Setting, of_rows, setting
 use serde_json::{Value, json};
 
 use super::{
-    form::{Asked, Fields, Posted, meant, placed::Placed, written},
+    form::{Fields, FormAction, Posted, meant, placed::Placed, written},
     page,
 };
 use gridpost_ops::failure::Refusal;
@@ -185,8 +185,8 @@ fn telling(list: &str) -> Vec<&'static str> {
 pub(super) fn arranged(posted: &mut Posted) -> Option<String> {
     let before = posted.made.was().map(|was| fields_of(&was)).unwrap_or_default();
     let fields = &mut posted.fields;
-    let focus = match &posted.asked {
-        Asked::Add(list) => {
+    let focus = match &posted.action {
+        FormAction::Add(list) => {
             let Some(first) = telling(list).first().copied() else { return Some(String::new()) };
             let row = fields.rows(list);
             fields.add(list, first);
@@ -195,19 +195,19 @@ pub(super) fn arranged(posted: &mut Posted) -> Option<String> {
             }
             format!("{list}.{row}.{first}")
         }
-        Asked::Remove(list, row) => {
+        FormAction::Remove(list, row) => {
             fields.keep_rows(list, |_, other| other != *row);
             list.clone()
         }
         // The fields of another type than the one that was chosen say nothing of it.
-        Asked::Save if are_all_shown(fields) => {
+        FormAction::Save if are_all_shown(fields) => {
             for list in SETTINGS.iter().filter(|one| one.kind == Kind::Rows).map(|one| one.path) {
                 let members = telling(list);
                 fields.keep_rows(list, |fields, row| !fields.is_blank(list, row, &members));
             }
             return None;
         }
-        Asked::Save | Asked::Choose => {
+        FormAction::Save | FormAction::Choose => {
             if fields.get(&shown(TYPE)) == fields.get(TYPE) {
                 return Some(AUTHENTICATION.to_owned());
             }

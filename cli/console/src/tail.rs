@@ -9,8 +9,7 @@ use axum::response::{IntoResponse, Response};
 use futures::stream::{self, Stream};
 use gridpost_core::time::Timestamp;
 use maud::{Markup, html};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
@@ -24,7 +23,7 @@ use gridpost_ops::{
     attempt_lines::AttemptLine,
     failure::chain,
     given::TimeSpan,
-    output::{self, text_at},
+    output,
     tail::{CaughtUp, Filter, Follower, POLL},
 };
 
@@ -46,7 +45,7 @@ const FIRST_MAX: usize = 100;
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "Typed")]
-pub(super) struct Asked {
+pub(super) struct TailQuery {
     typed: Typed,
     left_out: LeftOut,
 }
@@ -60,7 +59,7 @@ struct Typed {
     from: Option<i64>,
 }
 
-impl From<Typed> for Asked {
+impl From<Typed> for TailQuery {
     /// No name has what does not show.
     fn from(mut typed: Typed) -> Self {
         let mut left_out = LeftOut::default();
@@ -70,7 +69,7 @@ impl From<Typed> for Asked {
     }
 }
 
-impl Asked {
+impl TailQuery {
     fn filter(&self) -> Filter {
         let (topic, name) = (given(self.typed.topic.as_ref()), given(self.typed.name.as_ref()));
         Filter { topic, name, outcome: Vec::new(), failed: self.typed.failed.is_some() }
@@ -119,68 +118,83 @@ fn id(line: &AttemptLine) -> String {
     hash[..10].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A line as the script gets it; what it says is text there.
-fn entry(line: &AttemptLine) -> Value {
-    let (topic, name) = line.subscription().unwrap_or_default();
-    let number = match line.attempt {
-        Some(number) => format!("#{number}"),
-        None => "end".to_owned(),
-    };
-    json!({
-        "id": id(line),
-        "at": line.at_ms,
-        "time": line.timestamp,
-        "subscription": format!("{topic}/{name}"),
-        "url": subscription_url(topic, name, ""),
-        "number": number,
-        "told": page::visible(&told(line)),
-        "good": line.outcome.as_deref() == Some("Delivered"),
-    })
+/// A line as the script gets it; its texts are shown as texts.
+#[derive(Serialize)]
+struct Entry {
+    id: String,
+    at: i64,
+    time: String,
+    subscription: String,
+    url: String,
+    number: String,
+    told: String,
+    good: bool,
+}
+
+impl Entry {
+    fn of(line: &AttemptLine) -> Self {
+        let (topic, name) = line.subscription().unwrap_or_default();
+        Self {
+            id: id(line),
+            at: line.at_ms,
+            time: line.timestamp.clone(),
+            subscription: format!("{topic}/{name}"),
+            url: subscription_url(topic, name, ""),
+            number: line.attempt.map_or_else(|| "end".to_owned(), |number| format!("#{number}")),
+            told: page::visible(&told(line)),
+            good: line.outcome.as_deref() == Some("Delivered"),
+        }
+    }
+}
+
+/// Makes an event of the stream; its data are JSON.
+fn event(name: &str, data: &impl Serialize) -> Event {
+    Event::default().event(name).data(serde_json::to_string(data).unwrap_or_default())
 }
 
 /// The page with what was logged in the last minutes; the stream goes on from a little before its newest
 /// line, and what it has already is left out there.
-pub(super) async fn show(State(app): State<App>, Query(asked): Query<Asked>) -> Answer {
-    let mut follower = Follower::of(&app.settings.target, asked.filter(), SINCE).await?;
+pub(super) async fn show(State(app): State<App>, Query(query): Query<TailQuery>) -> Answer {
+    let mut follower = Follower::of(&app.settings.target, query.filter(), SINCE).await?;
     let lines = follower.look().await?;
-    let first: Vec<_> = lines.iter().rev().take(FIRST_MAX).map(entry).collect();
+    let first: Vec<_> = lines.iter().rev().take(FIRST_MAX).map(Entry::of).collect();
     let body = html! {
-        (form(&asked))
+        (form(&query))
         p { span id="tail-state" role="status" { "Reload the page for what is new." } " "
             button.second type="button" id="tail-pause" hidden { "Pause" } }
         @if first.is_empty() {
             p.muted id="tail-empty" { "Nothing was attempted in the last 10 minutes. Publish an event, and it shows here." }
         }
-        ol.live data-stream=(with_query("/tail/stream", &asked.pairs())) data-from=(follower.position_ms())
+        ol.live data-stream=(with_query("/tail/stream", &query.pairs())) data-from=(follower.position_ms())
             aria-label="Attempts, the newest first" {
             @for one in &first { (item(one)) }
         }
     };
-    let command = asked.command();
+    let command = query.command();
     let frame = Frame { tab: Tab::Tail, title: "Live tail", above: Vec::new(), command };
     Ok(app.page(&frame, &body))
 }
 
-fn item(one: &Value) -> Markup {
-    let class = if one["good"] == true { "good" } else { "bad" };
+fn item(one: &Entry) -> Markup {
+    let class = if one.good { "good" } else { "bad" };
     html! {
-        li id={ "line-" (text_at(one, "/id")) } data-at=(one["at"]) {
-            (page::time_at(one, "/time")) " "
-            a href=(text_at(one, "/url")) { (text_at(one, "/subscription")) } " "
-            (text_at(one, "/number")) " " span class=(class) { (text_at(one, "/told")) }
+        li id={ "line-" (one.id) } data-at=(one.at) {
+            (page::time_or_text(&one.time)) " "
+            a href=(one.url) { (one.subscription) } " "
+            (one.number) " " span class=(class) { (one.told) }
         }
     }
 }
 
-fn form(asked: &Asked) -> Markup {
+fn form(query: &TailQuery) -> Markup {
     html! {
         form.row method="get" action="/tail" role="search" aria-label="Which attempts" {
-            label { "Topic " input name="topic" value=(asked.typed.topic.as_deref().unwrap_or_default()); }
-            label { "Event subscription of it " input name="name" value=(asked.typed.name.as_deref().unwrap_or_default()); }
-            label.check { input type="checkbox" name="failed" value="yes" checked[asked.typed.failed.is_some()]; "Only failures" }
+            label { "Topic " input name="topic" value=(query.typed.topic.as_deref().unwrap_or_default()); }
+            label { "Event subscription of it " input name="name" value=(query.typed.name.as_deref().unwrap_or_default()); }
+            label.check { input type="checkbox" name="failed" value="yes" checked[query.typed.failed.is_some()]; "Only failures" }
             button.second { "Follow" }
         }
-        (asked.left_out.notes())
+        (query.left_out.notes())
         p.muted { "On AWS, attempts that succeed at once are logged only where log_successful_attempts is set." }
     }
 }
@@ -203,7 +217,7 @@ struct Following {
 pub(super) async fn stream(
     State(app): State<App>,
     headers: HeaderMap,
-    Query(asked): Query<Asked>,
+    Query(query): Query<TailQuery>,
 ) -> Response {
     let Ok(permit) = std::sync::Arc::clone(&app.tails).try_acquire_owned() else {
         return problem(
@@ -212,8 +226,8 @@ pub(super) async fn stream(
     };
     // A browser that connects again says how far it has come.
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
-    let position = last.and_then(|text| text.parse().ok()).or(asked.typed.from);
-    match following(&app, &asked, position, permit).await {
+    let position = last.and_then(|text| text.parse().ok()).or(query.typed.from);
+    match following(&app, &query, position, permit).await {
         Ok(following) => {
             Sse::new(events(following)).keep_alive(KeepAlive::default()).into_response()
         }
@@ -223,21 +237,21 @@ pub(super) async fn stream(
 
 async fn following(
     app: &App,
-    asked: &Asked,
+    query: &TailQuery,
     position: Option<i64>,
     permit: OwnedSemaphorePermit,
 ) -> anyhow::Result<Following> {
     let target = &app.settings.target;
     let now = target.now().await?;
     let earliest = target.ago(LEFT_MAX).await?;
-    let asked_ms = position.unwrap_or(now.as_millis()).clamp(0, now.as_millis());
-    let from = asked_ms.max(earliest.as_millis());
-    let follower = Follower::resumed(target, asked.filter(), from).await?;
+    let wanted_ms = position.unwrap_or(now.as_millis()).clamp(0, now.as_millis());
+    let from = wanted_ms.max(earliest.as_millis());
+    let follower = Follower::resumed(target, query.filter(), from).await?;
     Ok(Following {
         follower,
         lines: Vec::new(),
-        left_ms: asked_ms,
-        told_ms: asked_ms,
+        left_ms: wanted_ms,
+        told_ms: wanted_ms,
         is_over: false,
         has_looked: false,
         _permit: permit,
@@ -245,8 +259,7 @@ async fn following(
 }
 
 fn problem(text: &str) -> Response {
-    let event = Event::default().event("problem").data(json!(text).to_string());
-    Sse::new(stream::iter([Ok::<_, Infallible>(event)])).into_response()
+    Sse::new(stream::iter([Ok::<_, Infallible>(event("problem", &text))])).into_response()
 }
 
 fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>> {
@@ -259,17 +272,11 @@ fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>>
                 return Some((Ok(event), following));
             }
             match following.look().await {
-                Ok(Some(gap)) => {
-                    return Some((
-                        Ok(Event::default().event("gap").data(json!(gap).to_string())),
-                        following,
-                    ));
-                }
+                Ok(Some(gap)) => return Some((Ok(event("gap", &gap)), following)),
                 Ok(None) => {}
                 Err(error) => {
                     following.is_over = true;
-                    let told = json!(chain(&error)).to_string();
-                    return Some((Ok(Event::default().event("problem").data(told)), following));
+                    return Some((Ok(event("problem", &chain(&error))), following));
                 }
             }
         }
@@ -282,8 +289,7 @@ impl Following {
     fn next(&mut self) -> Option<Event> {
         if let Some(line) = self.lines.pop() {
             self.told_ms = self.told_ms.max(line.at_ms);
-            let event = Event::default().event("attempt").id(line.at_ms.to_string());
-            return Some(event.data(entry(&line).to_string()));
+            return Some(event("attempt", &Entry::of(&line)).id(line.at_ms.to_string()));
         }
         let position_ms = self.follower.position_ms();
         if position_ms < self.told_ms.saturating_add(MOVED_MS) {

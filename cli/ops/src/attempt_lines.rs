@@ -58,7 +58,7 @@ pub struct AttemptLine {
     pub decision: Option<String>,
     pub due: Option<String>,
     /// An [`AttemptReason`], of a deployment that may know more of them.
-    pub(crate) because: Option<String>,
+    pub because: Option<String>,
     /// The reason why the delivery ended.
     pub reason: Option<String>,
     pub events: Option<u32>,

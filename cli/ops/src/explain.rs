@@ -18,7 +18,7 @@ use gridpost_core::{name, subscription::ProvisioningState, time::Timestamp};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
-use self::delivery::EventDelivery;
+pub use self::delivery::EventDelivery;
 use crate::{
     attempt_lines::{AttemptLine, AttemptLog},
     failure::{Refusal, Unfinished, chain},
@@ -49,11 +49,11 @@ pub struct Explanation {
     #[serde(flatten)]
     question: Question,
     given_event_id: Option<String>,
-    verdicts: Option<Vec<ExplainedSubscription>>,
+    pub verdicts: Option<Vec<ExplainedSubscription>>,
     /// Reasons why dead letters that may have the event could not be looked into.
     notes: Vec<String>,
-    deliveries: Vec<EventDelivery>,
-    holding_back: Vec<HoldingBack>,
+    pub deliveries: Vec<EventDelivery>,
+    pub holding_back: Vec<HoldingBack>,
     /// The names of all event subscriptions, and what each wants.
     #[serde(skip)]
     wants: Vec<(String, String)>,
@@ -65,9 +65,9 @@ pub struct Explanation {
 /// An event subscription of which no delivery is known and whose endpoint gets nothing at present.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct HoldingBack {
-    event_subscription: String,
-    health: Health,
+pub struct HoldingBack {
+    pub event_subscription: String,
+    pub health: Health,
 }
 
 /// Finds out all that is known of an event; `event` is the event as it was published, if that was given.

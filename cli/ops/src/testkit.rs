@@ -15,7 +15,7 @@ pub struct FakeApi {
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct FakeAnswer {
     rows: Vec<(String, u16, String)>,
     /// The header of the date, whole; empty for none.
     date: String,
@@ -28,27 +28,27 @@ impl FakeApi {
     /// One that answers a request by the first row whose method and path it begins with: with that status
     /// and document. Everything else is a 500.
     pub async fn answering(rows: &[(&str, u16, Value)]) -> Self {
-        Self::told(Told { rows: owned(rows), ..Told::default() }).await
+        Self::told(FakeAnswer { rows: owned(rows), ..FakeAnswer::default() }).await
     }
 
     /// One that answers a request by the first row whose text is anywhere in it.
     pub async fn naming(rows: &[(&str, u16, Value)]) -> Self {
-        Self::told(Told { rows: owned(rows), anywhere: true, ..Told::default() }).await
+        Self::told(FakeAnswer { rows: owned(rows), anywhere: true, ..FakeAnswer::default() }).await
     }
 
     /// One that answers each request with a 500 of that date.
     pub async fn dated(date: &str) -> Self {
-        Self::told(Told { date: format!("date: {date}\r\n"), ..Told::default() }).await
+        Self::told(FakeAnswer { date: format!("date: {date}\r\n"), ..FakeAnswer::default() }).await
     }
 
     /// The same, but what begins with `line` is answered only while `count` such requests are under way,
     /// so that calls which wait for each other are never answered.
     pub async fn together((line, count): (&str, usize), rows: &[(&str, u16, Value)]) -> Self {
         let together = Some((line.to_owned(), Barrier::new(count)));
-        Self::told(Told { rows: owned(rows), together, ..Told::default() }).await
+        Self::told(FakeAnswer { rows: owned(rows), together, ..FakeAnswer::default() }).await
     }
 
-    async fn told(told: Told) -> Self {
+    async fn told(told: FakeAnswer) -> Self {
         let told = Arc::new(told);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("bound"));
@@ -79,7 +79,7 @@ fn owned(rows: &[(&str, u16, Value)]) -> Vec<(String, u16, String)> {
 }
 
 /// Answers one request, whose body is short enough to come with its head.
-async fn answer(mut stream: TcpStream, told: Arc<Told>) {
+async fn answer(mut stream: TcpStream, told: Arc<FakeAnswer>) {
     let mut head = vec![0; 16_384];
     let read = stream.read(&mut head).await.unwrap_or(0);
     let head = String::from_utf8_lossy(&head[..read]).into_owned();

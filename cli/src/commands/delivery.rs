@@ -5,7 +5,7 @@ mod list;
 use clap::{Args, Subcommand};
 use gridpost_api::delivery::{ResendResult, Resent};
 
-use self::list::{Chosen, found};
+use self::list::{Chosen, find};
 use crate::{
     commands::{Scope, SubscriptionArgs},
     output::or_dash,
@@ -56,7 +56,7 @@ pub async fn run(command: DeliveryCommand, common: &Common) -> anyhow::Result<()
     match command {
         DeliveryCommand::List { scope, outcome, limit } => {
             let chosen = Chosen { scope, outcome, limit };
-            let found = found(&api, &chosen).await?;
+            let found = find(&api, &chosen).await?;
             common
                 .output
                 .print(&found.document(), |_| found.text(chosen.scope.subscription.is_none()));

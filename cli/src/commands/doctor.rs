@@ -11,7 +11,7 @@ use crate::output::Output;
 use gridpost_ops::{
     doctor::{
         self, Account, Fault,
-        account::{Asked, ask},
+        account::{AccountFacts, ask},
         check,
         names::Note,
     },
@@ -71,7 +71,7 @@ pub async fn run(arguments: &DoctorArguments, output: Output) -> anyhow::Result<
     };
     // What is no plan is told before AWS is asked.
     check(&document, &given).map_err(|error| Misuse(format!("{path}: {error}")))?;
-    let mut asked = Asked { account: given, ..Asked::default() };
+    let mut asked = AccountFacts { account: given, ..AccountFacts::default() };
     if arguments.account {
         asked = ask(&document, arguments.region.as_deref()).await?;
     }

@@ -1,9 +1,9 @@
 //! `gridpost down`: stops the local stack and removes it.
 
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 
-use crate::{commands::status::in_process, output::text_at, target::Common};
+use crate::{commands::status::in_process, target::Common};
 use gridpost_ops::{failure::Misuse, home::Home};
 use gridpost_stack::stack;
 
@@ -14,6 +14,15 @@ pub struct DownArguments {
     /// (events, dead letters, keys) stays
     #[arg(long)]
     purge: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Removed {
+    removed: bool,
+    /// Paths. They need not be texts that JSON can hold.
+    kept_by_dev: Vec<String>,
 }
 
 /// Runs `gridpost down`. No stack is as good. Fails with [`Misuse`] when `gridpost dev` runs, or the
@@ -28,10 +37,9 @@ pub async fn run(arguments: &DownArguments, common: &Common) -> anyhow::Result<(
         None => false,
     };
     let kept = home.iter().flat_map(Home::kept_by_dev);
-    // A path need not be a text that JSON can hold.
-    let kept: Vec<_> = kept.map(|path| path.display().to_string()).collect();
-    let document = json!({ "removed": was_there, "keptByDev": kept });
-    common.output.print(&document, |_| told(was_there, arguments.purge, &kept));
+    let kept_by_dev = kept.map(|path| path.display().to_string()).collect();
+    let document = Removed { removed: was_there, kept_by_dev };
+    common.output.print(&document, |done| told(done.removed, arguments.purge, &done.kept_by_dev));
     Ok(())
 }
 
@@ -57,7 +65,7 @@ fn told(was_there: bool, purge: bool, kept_by_dev: &[String]) -> String {
 async fn refuse_in_process(home: &Home) -> anyhow::Result<()> {
     // A damaged file is removed with the rest.
     let Some(found) = in_process(home).await.ok().flatten() else { return Ok(()) };
-    let url = text_at(&found, "/manageUrl");
+    let url = found.manage_url;
     Err(Misuse(format!("`gridpost dev` runs here, on {url}: end it first, by Ctrl-C")).into())
 }
 

@@ -2,20 +2,17 @@
 
 use anyhow::Context;
 use clap::{ArgGroup, Args, Subcommand};
-use serde_json::{Value, json};
+use gridpost_api::{
+    requests::ParkedInput,
+    waiting::{HandledDelivery, Parked, ParkedResult},
+};
+use serde::Serialize;
 
 use crate::{
-    output::{self, Output, count, text_at},
+    output::{self, Output, count},
     target::Common,
 };
-use gridpost_ops::{
-    failure::Misuse,
-    lookup::check_exists,
-    manage_api::{
-        ManageApi,
-        waiting::{Changed, ParkedChoice, is_handled},
-    },
-};
+use gridpost_ops::{failure::Misuse, lookup::check_exists, manage_api::ManageApi, output::or_dash};
 
 /// Told where nothing was found.
 const NONE: &str = "no delivery is parked";
@@ -70,14 +67,21 @@ pub struct Change {
 }
 
 impl Change {
-    fn choice(self) -> ParkedChoice {
-        ParkedChoice { ids: self.ids, ..self.filter.choice() }
+    fn input(self) -> ParkedInput {
+        let input = self.filter.input();
+        let ids = (!self.ids.is_empty()).then(|| self.ids.into_iter().collect());
+        let all = self.all.then_some(true);
+        ParkedInput { ids, all, ..input }
     }
 }
 
 impl Filter {
-    fn choice(self) -> ParkedChoice {
-        ParkedChoice { ids: Vec::new(), topic: self.topic, subscription: self.subscription }
+    fn input(self) -> ParkedInput {
+        ParkedInput {
+            topic: self.topic,
+            event_subscription: self.subscription,
+            ..ParkedInput::default()
+        }
     }
 }
 
@@ -86,157 +90,189 @@ pub async fn run(command: ParkedCommand, common: &Common) -> anyhow::Result<()> 
     let api = common.target.resolve()?.manage_api().await?;
     match command {
         ParkedCommand::List(filter) => {
-            let choice = filter.choice();
-            let found = api.parked(&choice).await?;
-            check_names(&api, &choice, &found).await?;
-            common.output.print(&json!({ "value": found }), |_| list(&found));
+            let input = filter.input();
+            let found = api.api.parked(&input).await?;
+            check_names(&api, &input, found.is_empty()).await?;
+            common.output.print_list(&found, list);
             Ok(())
         }
         ParkedCommand::Release(change) => {
-            let choice = change.choice();
-            let changed = api.release_parked(&choice).await;
-            finish(&api, common.output, &choice, changed, "Released").await
+            let input = change.input();
+            self::change(&api, common.output, &input, "release", ParkedResult::Released).await
         }
         ParkedCommand::Cancel(change) => {
             let is_confirmed = change.yes || !change.ids.is_empty();
-            let choice = change.choice();
+            let input = change.input();
             if !is_confirmed {
-                let found = api.parked(&choice).await?;
-                check_names(&api, &choice, &found).await?;
+                let found = api.api.parked(&input).await?;
+                check_names(&api, &input, found.is_empty()).await?;
                 return Err(Misuse(consent(&found)).into());
             }
-            let changed = api.cancel_parked(&choice).await;
-            finish(&api, common.output, &choice, changed, "Canceled").await
+            self::change(&api, common.output, &input, "cancel", ParkedResult::Canceled).await
         }
     }
 }
 
-fn consent(found: &[Value]) -> String {
-    let events = found.iter().filter_map(|one| one["events"].as_u64()).sum();
+fn consent(found: &[Parked]) -> String {
+    let events = |one: &Parked| match one {
+        Parked::Delivery(one) => one.delivery.events as u64,
+        Parked::Unreadable(_) => 0,
+    };
     format!(
         "This ends {} with {}: they become dead letters, or are lost where there is no dead-letter \
          destination. Repeat with --yes.",
         count(found.len() as u64, "parked delivery").replace("deliverys", "deliveries"),
-        count(events, "event")
+        count(found.iter().map(events).sum(), "event")
     )
 }
 
-/// Refuses a topic that does not exist, or an event subscription, where nothing was found of it.
-async fn check_names(
-    api: &ManageApi,
-    choice: &ParkedChoice,
-    found: &[Value],
-) -> anyhow::Result<()> {
-    // Ids that were not found are told one by one.
-    if !found.is_empty() || !choice.ids.is_empty() {
+/// Refuses a topic or an event subscription that does not exist, where nothing was found of it.
+async fn check_names(api: &ManageApi, input: &ParkedInput, is_empty: bool) -> anyhow::Result<()> {
+    // Ids that were not found are listed one by one.
+    if !is_empty || input.ids.is_some() {
         return Ok(());
     }
-    check_exists(api, choice.topic.as_deref(), choice.subscription.as_deref()).await
+    check_exists(api, input.topic.as_deref(), input.event_subscription.as_deref()).await
 }
 
-/// Refuses a name that does not exist, and tells what became of the others.
-async fn finish(
+/// The result for a delivery, or for an id of which none is parked.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Handled {
+    id: String,
+    result: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// Whether nothing of it is parked any more.
+    #[serde(skip)]
+    is_done: bool,
+}
+
+impl Handled {
+    fn of(one: HandledDelivery, good: ParkedResult) -> Self {
+        let gone = [good, ParkedResult::AlreadyDelivered, ParkedResult::AlreadyEnded];
+        let (id, result) = (one.id.to_string(), one.result.to_string());
+        Self { id, result, message: one.message, is_done: gone.contains(&one.result) }
+    }
+
+    fn missing(id: &str) -> Self {
+        let message = "it is not parked: it has ended, or waits in a queue".to_owned();
+        let result = "NotFound".to_owned();
+        Self { id: id.to_owned(), result, message: Some(message), is_done: false }
+    }
+}
+
+/// Releases or cancels deliveries (`action`), and prints the result of each. Refuses a name that does not
+/// exist.
+async fn change(
     api: &ManageApi,
     output: Output,
-    choice: &ParkedChoice,
-    changed: Changed,
-    good: &str,
+    input: &ParkedInput,
+    action: &str,
+    good: ParkedResult,
 ) -> anyhow::Result<()> {
-    if changed.1.is_ok() {
-        check_names(api, choice, &changed.0).await?;
+    let mut done = Vec::new();
+    let take = |some: Vec<HandledDelivery>| {
+        done.extend(some.into_iter().map(|one| Handled::of(one, good)));
+    };
+    let end = api.api.change_parked(action, input, take).await.map(drop);
+    if end.is_ok() {
+        check_names(api, input, done.is_empty()).await?;
     }
-    report(output, choice, changed, good)
+    report(output, input, done, end)
 }
 
-/// Prints what became of each; one that was not handled, or not found, makes the command fail, and so does
-/// a request behind others that were answered.
+/// Prints the result of each. Fails if one was not handled or not found, or a request failed behind others.
 fn report(
     output: Output,
-    choice: &ParkedChoice,
-    (mut done, asked): Changed,
-    good: &str,
+    input: &ParkedInput,
+    mut done: Vec<Handled>,
+    end: anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    if done.is_empty() && asked.is_err() {
-        return asked;
+    if done.is_empty() && end.is_err() {
+        return end;
     }
     // Behind a failure, an id that was not found may still have come.
-    if asked.is_ok() {
-        let missing = missing(choice, &done);
+    if end.is_ok() {
+        let is_found = |id: &&String| done.iter().any(|one| one.id == **id);
+        let ids = input.ids.iter().flatten().filter(|id| !is_found(id));
+        let missing: Vec<_> = ids.map(|id| Handled::missing(id)).collect();
         done.extend(missing);
     }
-    let left = done.iter().filter(|one| !is_handled(one, good)).count();
-    output.tell(&json!({ "value": done }), |_| results(&done));
+    let left = done.iter().filter(|one| !one.is_done).count();
+    output.tell_list(&done, results);
     let (handled, all) = (done.len() - left, done.len());
-    asked.with_context(|| format!("{handled} of {all} deliveries were handled, then it failed"))?;
+    end.with_context(|| format!("{handled} of {all} deliveries were handled, then it failed"))?;
     anyhow::ensure!(left == 0, "{left} of {all} deliveries were not handled");
     Ok(())
 }
 
-/// The ids that were asked for and not found.
-fn missing(choice: &ParkedChoice, done: &[Value]) -> Vec<Value> {
-    let is_found = |id: &&String| done.iter().any(|one| one["id"].as_str() == Some(id.as_str()));
-    let missing = choice.ids.iter().filter(|id| !is_found(id)).map(|id| {
-        let message = "it is not parked: it has ended, or waits in a queue";
-        json!({"id": id, "result": "NotFound", "message": message})
-    });
-    missing.collect()
-}
-
-fn results(done: &[Value]) -> String {
+fn results(done: &[Handled]) -> String {
     if done.is_empty() {
         return NONE.to_owned();
     }
-    let row = |one: &Value| {
-        ["/id", "/result", "/message"].map(|pointer| match one.pointer(pointer) {
-            Some(Value::String(text)) => text.clone(),
-            _ => String::new(),
-        })
+    let row = |one: &Handled| {
+        [one.id.clone(), one.result.clone(), one.message.clone().unwrap_or_default()]
     };
     output::columns(&done.iter().map(row).collect::<Vec<_>>())
 }
 
-fn list(found: &[Value]) -> String {
+fn list(found: &[Parked]) -> String {
     if found.is_empty() {
         return NONE.to_owned();
     }
-    let mut found: Vec<_> = found.iter().collect();
-    found.sort_by_key(|&one| text_at(one, "/due"));
-    let head = ["DUE", "ID", "WHOSE", "EVENTS", "ATTEMPTS", "LAST OUTCOME"];
-    let row = |one: &Value| {
-        let at = |pointer| text_at(one, pointer).to_owned();
-        let number = |member: &str| {
-            one[member].as_u64().map_or_else(|| "-".to_owned(), |number| number.to_string())
-        };
-        let whose = format!("{}/{}", at("/topic"), at("/eventSubscription"));
-        let outcome = one["problem"].as_str().map(str::to_owned);
-        let outcome = outcome.unwrap_or_else(|| at("/lastDeliveryOutcome"));
-        [at("/due"), at("/id"), whose, number("events"), number("deliveryAttempts"), outcome]
+    let row = |one: &Parked| match one {
+        Parked::Delivery(one) => {
+            let of = &one.delivery;
+            let outcome = one.problem.as_ref().or(of.last_delivery_outcome.as_ref());
+            [
+                or_dash(of.due),
+                of.id.to_string(),
+                format!("{}/{}", of.topic, of.event_subscription),
+                of.events.to_string(),
+                of.delivery_attempts.to_string(),
+                or_dash(outcome),
+            ]
+        }
+        Parked::Unreadable(one) => [
+            one.due.to_string(),
+            one.id.to_string(),
+            format!("{}/{}", one.topic, one.event_subscription),
+            "-".to_owned(),
+            "-".to_owned(),
+            one.problem.clone(),
+        ],
     };
-    output::table(head, found.into_iter().map(row))
+    let mut rows: Vec<_> = found.iter().map(row).collect();
+    rows.sort_by(|one, other| one[0].cmp(&other[0]));
+    output::table(["DUE", "ID", "WHOSE", "EVENTS", "ATTEMPTS", "LAST OUTCOME"], rows)
 }
 
 #[cfg(test)]
 mod tests {
+    use gridpost_ops::testkit::{
+        FakeApi,
+        documents::{topic, waiting_delivery},
+    };
+    use serde_json::{Value, json};
+
     use super::*;
     use crate::target::TargetArguments;
-    use gridpost_ops::testkit::{FakeApi, documents::topic};
+
+    fn parked(patch: &Value) -> Parked {
+        serde_json::from_value(waiting_delivery(patch)).expect("a delivery")
+    }
 
     #[test]
     fn what_is_due_first_stands_first() {
-        let one = |id: &str, due: &str| {
-            json!({"id": id, "due": due, "topic": "t",
-            "eventSubscription": "s", "events": 1, "deliveryAttempts": 2, "lastDeliveryOutcome": "Busy"})
+        let one = |day: u32| {
+            parked(&json!({"due": format!("2026-01-0{day}T00:00:00Z"), "topic": "t",
+                "eventSubscription": "s", "deliveryAttempts": 2, "lastDeliveryOutcome": "Busy"}))
         };
-        let text = list(&[one("late", "2026-01-02"), one("soon", "2026-01-01")]);
+        let text = list(&[one(2), one(1)]);
         assert_eq!((list(&[]), results(&[])), (NONE.to_owned(), NONE.to_owned()));
         let lines: Vec<_> = text.lines().skip(1).collect();
-        assert_eq!(
-            lines,
-            [
-                "2026-01-01  soon  t/s    1       2         Busy",
-                "2026-01-02  late  t/s    1       2         Busy",
-            ]
-        );
+        assert!(lines[0].starts_with("2026-01-01") && lines[1].starts_with("2026-01-02"), "{text}");
+        assert!(lines[0].ends_with("t/s    1       2         Busy"), "{text}");
     }
 
     #[tokio::test]
@@ -273,7 +309,7 @@ mod tests {
 
     #[test]
     fn many_are_not_ended_without_a_count() {
-        let found = [json!({"events": 2}), json!({"events": 3})];
+        let found = [2, 3].map(|events| parked(&json!({ "events": events })));
         let told = consent(&found);
         assert!(told.starts_with("This ends 2 parked deliveries with 5 events"), "{told}");
         assert!(told.ends_with("Repeat with --yes."), "{told}");
@@ -281,27 +317,50 @@ mod tests {
 
     #[test]
     fn what_was_not_found_makes_the_command_fail() {
-        let done = vec![json!({"id": "a", "result": "Released"})];
-        let choice = |ids: &[&str]| ParkedChoice {
-            ids: ids.iter().map(|id| (*id).to_owned()).collect(),
-            ..ParkedChoice::default()
+        let released = || Handled {
+            id: "a".to_owned(),
+            result: "Released".to_owned(),
+            message: None,
+            is_done: true,
         };
-        let output = Output::new(true);
-        assert!(report(output, &choice(&["a"]), (done.clone(), Ok(())), "Released").is_ok());
-        let both = choice(&["a", "b"]);
-        let left = report(output, &both, (done.clone(), Ok(())), "Released").expect_err("left");
+        let report = |ids: &[&str], done, end| {
+            let ids = Some(ids.iter().map(|id| (*id).to_owned()).collect());
+            let input = ParkedInput { ids, ..ParkedInput::default() };
+            report(Output::new(true), &input, done, end)
+        };
+        assert!(report(&["a"], vec![released()], Ok(())).is_ok());
+        let left = report(&["a", "b"], vec![released()], Ok(())).expect_err("left");
         assert_eq!(left.to_string(), "1 of 2 deliveries were not handled");
-        // A later request fails: what was done is told, and nothing is called missing.
+        // A later request fails: the results are printed, and nothing is called missing.
         let failed = || Err(anyhow::anyhow!("503"));
-        let told = report(output, &both, (done, failed()), "Released").expect_err("failed");
+        let told = report(&["a", "b"], vec![released()], failed()).expect_err("failed");
         assert_eq!(format!("{told:#}"), "1 of 1 deliveries were handled, then it failed: 503");
-        let told = report(output, &both, (Vec::new(), failed()), "Released").expect_err("failed");
+        let told = report(&["a", "b"], Vec::new(), failed()).expect_err("failed");
         assert_eq!(format!("{told:#}"), "503");
+    }
+
+    #[test]
+    fn what_has_ended_is_done_too() {
+        let of = |result| {
+            let id = uuid::Uuid::nil();
+            Handled::of(HandledDelivery { id, result, message: None }, ParkedResult::Released)
+        };
+        let table = [
+            (ParkedResult::Released, true),
+            (ParkedResult::AlreadyDelivered, true),
+            (ParkedResult::AlreadyEnded, true),
+            (ParkedResult::Canceled, false),
+            (ParkedResult::Refused, false),
+        ];
+        for (result, want) in table {
+            assert_eq!(of(result).is_done, want, "{result}");
+        }
     }
 
     #[tokio::test]
     async fn a_failure_half_way_fails_the_command_behind_what_was_done() {
-        let first = json!({"value": [{"id": "a", "result": "Canceled"}],
+        let id = "00000000-0000-0000-0000-000000000001";
+        let first = json!({"value": [{"id": id, "result": "Canceled"}],
             "nextLink": "/parked:cancel?$skiptoken=x"});
         let api = FakeApi::answering(&[
             ("POST /parked:cancel?$skiptoken=x ", 503, json!({})),

@@ -1,14 +1,24 @@
 //! `gridpost poison`: what our own code could not settle, seen, sent back or removed.
 
+use std::collections::BTreeSet;
+
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use serde_json::{Value, json};
+use gridpost_api::{
+    requests::{PurgeInput, ResendInput},
+    waiting::{Handled, HandledMessage, HandledResult, PoisonList, PoisonMessage, PoisonShown},
+};
+use gridpost_core::poison::ResendTarget;
 
 use crate::{
-    output::{self, Output, text_at},
+    output::{self, Output},
     target::Common,
 };
-use gridpost_ops::{failure::Misuse, given::count_in, manage_api::ManageApi};
+use gridpost_ops::{
+    failure::Misuse,
+    given::count_in,
+    output::{indented, or_dash, pretty},
+};
 
 /// Requests of one command that sends all of them back, or removes them: a message that comes back at
 /// once must not be sent for ever.
@@ -65,29 +75,43 @@ pub struct Chosen {
     all: bool,
 }
 
+impl Chosen {
+    /// Returns the ids, or that all are meant, as a request says it.
+    fn input(&self) -> (Option<BTreeSet<String>>, Option<bool>) {
+        match self.ids.is_empty() {
+            true => (None, Some(true)),
+            false => (Some(self.ids.iter().cloned().collect()), None),
+        }
+    }
+}
+
 /// Also fails when messages were not handled.
 pub async fn run(command: PoisonCommand, common: &Common) -> anyhow::Result<()> {
     let api = common.target.resolve()?.manage_api().await?;
     if let PoisonCommand::Purge { chosen, yes: false } = &command {
         let count = match chosen.all {
-            true => api.poison(1).await?["approximateCount"].as_u64().unwrap_or(0),
+            true => api.api.poison(1).await?.approximate_count,
             false => chosen.ids.len() as u64,
         };
         return Err(Misuse(consent(count)).into());
     }
     match command {
-        PoisonCommand::List { limit } => common.output.print(&api.poison(limit).await?, list),
+        PoisonCommand::List { limit } => common.output.print(&api.api.poison(limit).await?, list),
         PoisonCommand::Show { id } => {
-            common.output.print(&api.poison_message(&id).await?, describe)
+            common.output.print(&api.api.poison_message(&id).await?, describe)
         }
         PoisonCommand::Resend { chosen, to } => {
-            let to = to.as_deref();
-            let done = handle(&api, &chosen, async |api, ids| api.resend_poison(ids, to).await);
-            report(common.output, done.await, "Resent")?;
+            let (ids, all) = chosen.input();
+            let to = to.map(|to| to.parse::<ResendTarget>()).transpose()?;
+            let input = ResendInput { ids, all, to };
+            let done = handle(&chosen, async || api.api.resend_poison(&input).await).await;
+            report(common.output, done, HandledResult::Resent)?;
         }
         PoisonCommand::Purge { chosen, .. } => {
-            let done = handle(&api, &chosen, async |api, ids| api.purge_poison(ids).await);
-            report(common.output, done.await, "Purged")?;
+            let (ids, all) = chosen.input();
+            let input = PurgeInput { ids, all };
+            let done = handle(&chosen, async || api.api.purge_poison(&input).await).await;
+            report(common.output, done, HandledResult::Purged)?;
         }
     }
     Ok(())
@@ -100,26 +124,26 @@ fn consent(messages: u64) -> String {
     )
 }
 
-/// Asks as long as there is more and the last request got something out of the queue. All of it was meant:
-/// it fails where the end of the queue was not seen.
+/// Repeats a request as long as there is more and the last one got something out of the queue. Fails
+/// where all were meant and the end of the queue was not seen.
 async fn handle(
-    api: &ManageApi,
     chosen: &Chosen,
-    ask: impl AsyncFn(&ManageApi, &[String]) -> anyhow::Result<Value>,
-) -> (Vec<Value>, anyhow::Result<()>) {
-    let mut done: Vec<Value> = Vec::new();
+    request: impl AsyncFn() -> anyhow::Result<Handled>,
+) -> (Vec<HandledMessage>, anyhow::Result<()>) {
+    let mut done: Vec<HandledMessage> = Vec::new();
     for _ in 0..ROUNDS_MAX {
-        let answer = match ask(api, &chosen.ids).await {
-            Ok(answer) => answer,
+        let Handled { value, is_complete } = match request().await {
+            Ok(handled) => handled,
             Err(error) => return (done, Err(error)),
         };
-        let value = answer["value"].as_array().cloned().unwrap_or_default();
-        let removed = value.iter().any(|one| one["isRemoved"] == true);
-        // What is not removed is there in the next round too: it is told of once.
-        let is_new = |one: &Value| !done.iter().any(|told| told["id"] == one["id"]);
-        let new: Vec<_> = value.into_iter().filter(is_new).collect();
-        done.extend(new);
-        if !chosen.all || answer["isComplete"] == true {
+        let removed = value.iter().any(|one| one.is_removed == Some(true));
+        // A message that is not removed comes in the next round too, and is listed once.
+        for one in value {
+            if !done.iter().any(|known| known.id == one.id) {
+                done.push(one);
+            }
+        }
+        if !chosen.all || is_complete {
             return (done, Ok(()));
         }
         if !removed {
@@ -131,146 +155,140 @@ async fn handle(
     (done, Err(anyhow::Error::msg(message)))
 }
 
-/// Prints what became of each; one that was not handled makes the command fail, and so does a request
-/// behind others that were.
+/// Prints the result of each message. Fails if one was not handled, or a request failed behind others.
 fn report(
     output: Output,
-    (done, asked): (Vec<Value>, anyhow::Result<()>),
-    good: &str,
+    (done, end): (Vec<HandledMessage>, anyhow::Result<()>),
+    good: HandledResult,
 ) -> anyhow::Result<()> {
     if done.is_empty() {
-        asked?;
-        output.tell(&json!({ "value": done }), |_| results(&done));
+        end?;
+        output.tell_list(&done, results);
         return Ok(());
     }
-    let left = done.iter().filter(|one| one["result"] != good).count();
-    output.tell(&json!({ "value": done }), |_| results(&done));
-    asked.with_context(|| format!("{} messages were looked at, others were not", done.len()))?;
+    let left = done.iter().filter(|one| one.result != good).count();
+    output.tell_list(&done, results);
+    end.with_context(|| format!("{} messages were looked at, others were not", done.len()))?;
     anyhow::ensure!(left == 0, "{left} of {} messages were not handled", done.len());
     Ok(())
 }
 
-fn results(done: &[Value]) -> String {
+fn results(done: &[HandledMessage]) -> String {
     if done.is_empty() {
         return "No message was found. Those that were looked at within the last minute are hidden until it is \
                 over: `gridpost poison list` counts them."
             .to_owned();
     }
-    let row = |one: &Value| {
-        let more =
-            match (one["to"].as_str(), one["droppedEvents"].as_u64(), one["message"].as_str()) {
-                (Some(queue), ..) if one["isRemoved"] == false => {
-                    format!("to {queue}, and not removed here: it may come twice")
-                }
-                (Some(queue), ..) => format!("to {queue}"),
-                (_, Some(events), _) => format!("{} dropped", output::count(events, "event")),
-                (.., message) => message.unwrap_or_default().to_owned(),
-            };
-        [text_at(one, "/id").to_owned(), text_at(one, "/result").to_owned(), more]
+    let row = |one: &HandledMessage| {
+        let more = match (&one.to, one.dropped_events) {
+            (Some(queue), _) if one.is_removed == Some(false) => {
+                format!("to {queue}, and not removed here: it may come twice")
+            }
+            (Some(queue), _) => format!("to {queue}"),
+            (None, Some(events)) => format!("{} dropped", output::count(events, "event")),
+            (None, None) => one.message.clone().unwrap_or_default(),
+        };
+        [one.id.clone(), one.result.to_string(), more]
     };
     output::columns(&done.iter().map(row).collect::<Vec<_>>())
 }
 
-fn list(document: &Value) -> String {
-    let messages = document["value"].as_array().cloned().unwrap_or_default();
-    let mut text = match messages.is_empty() {
-        true if document["approximateCount"].as_u64().unwrap_or(0) > 0 => {
+fn list(PoisonList { value, approximate_count, is_complete }: &PoisonList) -> String {
+    let mut text = match value.is_empty() {
+        true if *approximate_count > 0 => {
             "No message of the poison queue can be seen now.".to_owned()
         }
         true => "The poison queue is empty.".to_owned(),
         false => {
             let head = ["ID", "KIND", "FROM", "SENT", "EVENTS", "WHOSE"];
-            output::table(head, messages.iter().map(row))
+            output::table(head, value.iter().map(row))
         }
     };
-    let count = document["approximateCount"].as_u64().unwrap_or(0);
-    if document["isComplete"] != true || count > messages.len() as u64 {
+    if !is_complete || *approximate_count > value.len() as u64 {
         text.push_str(&format!(
-            "\nSQS counts about {count}. It hands out in no order, and hides for a minute what somebody else \
-             looks at: list again to see others."
+            "\nSQS counts about {approximate_count}. It hands out in no order, and hides for a minute what \
+             somebody else looks at: list again to see others."
         ));
     }
     text
 }
 
-fn row(message: &Value) -> [String; 6] {
-    let at = |pointer| text_at(message, pointer).to_owned();
-    let from = match message["movedBy"].as_str() {
-        Some(by) => format!("{} (by {by})", text_at(message, "/fromQueue")),
+fn row(message: &PoisonMessage) -> [String; 6] {
+    let from = match message.moved_by {
+        Some(by) => format!("{} (by {by})", or_dash(message.from_queue.as_ref())),
         None => "unknown".to_owned(),
     };
-    let whose = match message["delivery"].is_object() {
-        true => format!("{}/{}", at("/delivery/topic"), at("/delivery/eventSubscription")),
-        false => at("/problem"),
+    let whose = match &message.delivery {
+        Some(delivery) => format!("{}/{}", delivery.topic, delivery.event_subscription),
+        None => or_dash(message.problem.as_ref()),
     };
-    let events = message["delivery"]["events"].as_u64();
-    let events = events.map_or_else(|| "-".to_owned(), |events| events.to_string());
-    [at("/id"), at("/kind"), from, at("/sentTime"), events, whose]
+    let events = or_dash(message.delivery.as_ref().map(|delivery| delivery.events));
+    let (kind, sent) = (message.kind.to_string(), message.sent_time.to_string());
+    [message.id.clone(), kind, from, sent, events, whose]
 }
 
-fn describe(message: &Value) -> String {
-    let mut head = message.clone();
-    let body = head.as_object_mut().and_then(|head| head.remove("body"));
-    let body = body.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned();
-    let body = output::indented(&body).unwrap_or(body);
-    let cut = match message["isBodyCut"] == true {
-        true => "\n… (the rest is not shown)",
-        false => "",
-    };
-    format!("{}\n\n{body}{cut}", output::pretty(&head))
+fn describe(PoisonShown { message, body, is_body_cut }: &PoisonShown) -> String {
+    let body = indented(body).unwrap_or_else(|| body.clone());
+    let cut = if *is_body_cut { "\n… (the rest is not shown)" } else { "" };
+    format!("{}\n\n{body}{cut}", pretty(message))
 }
 
 #[cfg(test)]
 mod tests {
+    use gridpost_ops::testkit::documents;
+    use serde_json::json;
+
     use super::*;
-    use gridpost_ops::testkit::FakeApi;
+
+    fn handled(result: HandledResult, is_removed: bool) -> HandledMessage {
+        HandledMessage {
+            id: "m".to_owned(),
+            result,
+            message: None,
+            is_removed: Some(is_removed),
+            to: None,
+            dropped_events: None,
+        }
+    }
 
     #[tokio::test]
     async fn all_of_them_is_done_only_at_the_end_of_the_queue() {
-        let purged = |removed: bool| json!([{"id": "m", "result": "Purged", "isRemoved": removed}]);
-        let of = |ids: &[&str]| Chosen {
-            ids: ids.iter().map(|id| (*id).to_owned()).collect(),
-            all: ids.is_empty(),
-        };
+        let purged = |is_removed| vec![handled(HandledResult::Purged, is_removed)];
         // (what was handled, whether the end was seen, ids, whether it is done)
-        let table: [(Value, bool, &[&str], bool); 6] = [
-            (json!([]), true, &[], true),
-            (json!([]), false, &[], false),
+        let table: [(_, bool, &[&str], bool); 6] = [
+            (vec![], true, &[], true),
+            (vec![], false, &[], false),
             (purged(true), true, &[], true),
             (purged(false), true, &[], true),
             (purged(false), false, &[], false),
             (purged(true), false, &["m"], true),
         ];
         for (value, is_complete, ids, is_done) in table {
-            let answer = json!({"value": value, "isComplete": is_complete});
-            let api = FakeApi::answering(&[("POST /poison:purge ", 200, answer.clone())]).await;
-            let manage = ManageApi::connect(&api.url()).await.expect("a client");
-            let chosen = of(ids);
-            let purge = handle(&manage, &chosen, async |api, ids| api.purge_poison(ids).await);
-            let (done, asked) = purge.await;
-            assert_eq!((json!(done), asked.is_ok()), (value, is_done), "{answer}");
+            let ids: Vec<_> = ids.iter().map(|id| (*id).to_owned()).collect();
+            let chosen = Chosen { all: ids.is_empty(), ids };
+            let answer = Handled { value, is_complete };
+            let (done, end) = handle(&chosen, async || Ok(answer.clone())).await;
+            assert_eq!((&done, end.is_ok()), (&answer.value, is_done), "{answer:?}");
         }
     }
 
-    /// The fake hands the same message out for ever.
+    /// The queue hands the same message out for ever.
     #[tokio::test]
     async fn what_comes_back_each_time_ends_as_a_failure() {
-        let value = json!([{"id": "m", "result": "Resent", "isRemoved": true}]);
-        let answer = json!({"value": value, "isComplete": false});
-        let api = FakeApi::answering(&[("POST /poison:resend ", 200, answer)]).await;
-        let manage = ManageApi::connect(&api.url()).await.expect("a client");
+        let value = vec![handled(HandledResult::Resent, true)];
+        let answer = Handled { value, is_complete: false };
         let chosen = Chosen { ids: Vec::new(), all: true };
-        let resent = handle(&manage, &chosen, async |api, ids| api.resend_poison(ids, None).await);
-        let failed = report(Output::new(true), resent.await, "Resent").expect_err("for ever");
-        let told = format!("{failed:#}");
+        let resent = handle(&chosen, async || Ok(answer.clone())).await;
+        let failed = report(Output::new(true), resent, HandledResult::Resent);
+        let told = format!("{:#}", failed.expect_err("for ever"));
         assert!(told.starts_with("1 messages were looked at, others were not: the end"), "{told}");
     }
 
     #[test]
     fn lists_say_what_they_may_have_missed() {
-        let message = json!({"id": "m-1", "kind": "Delivery", "movedBy": "SQS", "fromQueue": "q",
-            "sentTime": "2026-01-01T00:00:00.000Z",
-            "delivery": {"topic": "t", "eventSubscription": "s", "events": 2}});
+        let delivery =
+            documents::waiting_delivery(&json!({"topic": "t", "eventSubscription": "s"}));
+        let message = documents::poison(&json!({"kind": "Delivery", "delivery": delivery}));
         let missed = "SQS counts about";
         let table = [
             (json!({"value": [message], "approximateCount": 1, "isComplete": true}), "t/s", false),
@@ -280,7 +298,7 @@ mod tests {
             (json!({"value": [], "approximateCount": 2, "isComplete": true}), "No message", true),
         ];
         for (document, has, misses) in table {
-            let text = list(&document);
+            let text = list(&serde_json::from_value(document).expect("a list"));
             assert_eq!((text.contains(has), text.contains(missed)), (true, misses), "{text}");
         }
     }
@@ -292,18 +310,16 @@ mod tests {
 
     #[test]
     fn what_was_not_handled_makes_the_command_fail() {
-        let one =
-            |result: &str| json!({"id": "m", "result": result, "isRemoved": result == "Resent"});
-        let output = Output::new(true);
-        let good = || Ok(());
-        assert!(report(output, (vec![one("Resent")], good()), "Resent").is_ok());
-        assert!(report(output, (vec![], good()), "Resent").is_ok());
-        let both = vec![one("Resent"), one("Refused")];
-        let left = report(output, (both, good()), "Resent").expect_err("left");
-        // A later request fails: what was done is told, and it fails.
-        let failed = || Err(anyhow::anyhow!("503"));
-        assert!(report(output, (vec![one("Resent")], failed()), "Resent").is_err());
-        assert!(report(output, (vec![], failed()), "Resent").is_err());
+        let resent = || handled(HandledResult::Resent, true);
+        let report = |done, end| report(Output::new(true), (done, end), HandledResult::Resent);
+        assert!(report(vec![resent()], Ok(())).is_ok());
+        assert!(report(vec![], Ok(())).is_ok());
+        let both = vec![resent(), handled(HandledResult::Refused, false)];
+        let left = report(both, Ok(())).expect_err("left");
         assert_eq!(left.to_string(), "1 of 2 messages were not handled");
+        // A later request fails: the results are printed, and the command fails.
+        let failed = || Err(anyhow::anyhow!("503"));
+        assert!(report(vec![resent()], failed()).is_err());
+        assert!(report(vec![], failed()).is_err());
     }
 }

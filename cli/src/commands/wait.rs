@@ -5,10 +5,11 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{ArgGroup, Args};
 use gridpost_core::name;
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep};
 
-use crate::{output::text_at, target::Common};
+use crate::target::Common;
 use gridpost_ops::{
     failure::{Misuse, SoFar},
     given::{TimeSpan, count_in},
@@ -48,11 +49,39 @@ pub struct WaitArguments {
     timeout: TimeSpan,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Events that have ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct Counted {
     delivered: u64,
     dead_lettered: u64,
     dropped: u64,
+}
+
+/// The answer of `gridpost dev` to `/dev/counts`.
+#[derive(Debug, Deserialize)]
+struct Counts {
+    value: Vec<OfSubscription>,
+}
+
+/// The counts of one event subscription.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OfSubscription {
+    topic: String,
+    event_subscription: String,
+    #[serde(flatten)]
+    counted: Counted,
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Document<'a> {
+    topic: &'a str,
+    event_subscription: Option<&'a str>,
+    #[serde(flatten)]
+    counted: Counted,
 }
 
 /// Fails with [`SoFar`] when the time is up; [`Misuse`] where `gridpost dev` does not run.
@@ -70,11 +99,10 @@ pub async fn run(arguments: &WaitArguments, common: &Common) -> anyhow::Result<(
         if !answer.status().is_success() {
             return Err(not_dev().into());
         }
-        let counts: Value = answer.json().await.map_err(|_| not_dev())?;
+        let counts: Counts = answer.json().await.map_err(|_| not_dev())?;
         let counted = arguments.count(&counts);
         if arguments.is_reached(counted) {
-            let document = Value::Object(arguments.members(counted));
-            common.output.print(&document, |_| arguments.told(counted));
+            common.output.print(&arguments.document(counted), |_| arguments.describe(counted));
             return Ok(());
         }
         if Instant::now() >= last_look {
@@ -98,29 +126,26 @@ impl WaitArguments {
     /// Fails if the topic or the event subscription does not exist by the end.
     async fn names_exist(&self, api: &ManageApi) -> anyhow::Result<()> {
         match &self.subscription {
-            Some(name) => api.subscription(&self.topic, name).await?,
-            None => api.topic(&self.topic).await?,
-        };
-        Ok(())
+            Some(name) => api.api.subscription(&self.topic, name).await.map(drop),
+            None => api.api.topic(&self.topic).await.map(drop),
+        }
     }
 
-    fn count(&self, counts: &Value) -> Counted {
-        let mut counted = Counted::default();
-        for one in counts["value"].as_array().into_iter().flatten() {
-            let one_name = text_at(one, "/eventSubscription");
+    fn count(&self, counts: &Counts) -> Counted {
+        let mut sum = Counted::default();
+        for OfSubscription { topic, event_subscription, counted } in &counts.value {
             let is_wanted = match &self.subscription {
-                Some(wanted) => name::is_same(wanted, one_name),
-                // What the demonstration has published was published by no script.
-                None => !own::is_own(&self.topic, one_name),
+                Some(wanted) => name::is_same(wanted, event_subscription),
+                // No script has published the demonstration's events.
+                None => !own::is_own(&self.topic, event_subscription),
             };
-            if is_wanted && name::is_same(text_at(one, "/topic"), &self.topic) {
-                let number = |member: &str| one[member].as_u64().unwrap_or(0);
-                counted.delivered += number("delivered");
-                counted.dead_lettered += number("deadLettered");
-                counted.dropped += number("dropped");
+            if is_wanted && name::is_same(topic, &self.topic) {
+                sum.delivered += counted.delivered;
+                sum.dead_lettered += counted.dead_lettered;
+                sum.dropped += counted.dropped;
             }
         }
-        counted
+        sum
     }
 
     fn is_reached(&self, counted: Counted) -> bool {
@@ -128,23 +153,21 @@ impl WaitArguments {
             && self.dead_lettered.is_none_or(|wanted| counted.dead_lettered >= wanted)
     }
 
-    fn members(&self, counted: Counted) -> Map<String, Value> {
-        Map::from_iter([
-            ("topic".to_owned(), json!(self.topic)),
-            ("eventSubscription".to_owned(), json!(self.subscription)),
-            ("delivered".to_owned(), json!(counted.delivered)),
-            ("deadLettered".to_owned(), json!(counted.dead_lettered)),
-            ("dropped".to_owned(), json!(counted.dropped)),
-        ])
+    fn document(&self, counted: Counted) -> Document<'_> {
+        let (topic, event_subscription) = (&self.topic, self.subscription.as_deref());
+        Document { topic, event_subscription, counted }
     }
 
     fn not_in_time(&self, counted: Counted) -> SoFar {
-        let (waited, told) = (self.timeout.0.as_secs_f64(), self.told(counted));
-        let message = format!("not after {waited} s: {told}");
-        SoFar { message, members: self.members(counted) }
+        let (waited, described) = (self.timeout.0.as_secs_f64(), self.describe(counted));
+        let members = match serde_json::to_value(self.document(counted)) {
+            Ok(Value::Object(members)) => members,
+            _ => Map::new(),
+        };
+        SoFar { message: format!("not after {waited} s: {described}"), members }
     }
 
-    fn told(&self, counted: Counted) -> String {
+    fn describe(&self, counted: Counted) -> String {
         let of = |count, wanted: Option<u64>| match wanted {
             Some(wanted) if count <= wanted => format!("{count} of {wanted}"),
             Some(wanted) => format!("{count} (at least {wanted} waited for)"),
@@ -161,6 +184,8 @@ impl WaitArguments {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -172,6 +197,7 @@ mod tests {
             {"topic": "demo", "eventSubscription": "demonstration-delivered", "delivered": 1,
                 "deadLettered": 0, "dropped": 0},
         ]});
+        let counts = serde_json::from_value(counts).expect("counts");
         let counted =
             |delivered, dead_lettered, dropped| Counted { delivered, dead_lettered, dropped };
         // (topic, event subscription, --delivered, --dead-lettered, what is counted, reached)

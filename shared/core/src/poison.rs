@@ -102,7 +102,7 @@ impl Content {
 /// The queue that a poison message may be sent to. Not the dispatch queue: first attempts read no
 /// state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[derive(Serialize, Deserialize, strum::Display, strum::VariantNames)]
+#[derive(Serialize, Deserialize, strum::Display, strum::EnumString, strum::VariantNames)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum ResendTarget {

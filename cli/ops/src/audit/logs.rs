@@ -204,6 +204,7 @@ pub(crate) struct LogEvent {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct LogPage {
+    #[serde(default)]
     events: Vec<LogEvent>,
     next_token: Option<String>,
 }

@@ -28,7 +28,7 @@ const QUOTAS: [Quota; 3] = [
 
 /// What an account was asked about a plan.
 #[derive(Debug, Default)]
-pub struct Asked {
+pub struct AccountFacts {
     pub account: Account,
     pub taken: Vec<Fault>,
     pub notes: Vec<Note>,
@@ -37,14 +37,14 @@ pub struct Asked {
 }
 
 /// Asks the account of the environment, in that region or the plan's.
-pub async fn ask(document: &Value, region: Option<&str>) -> anyhow::Result<Asked> {
+pub async fn ask(document: &Value, region: Option<&str>) -> anyhow::Result<AccountFacts> {
     let (region, note) = place(&Regions::of(document), region)?;
     let api = &AwsApi::of_environment(Service::Quotas, region.as_deref()).await?;
     let (account, mut notes) =
         of_account(|ask| async move { api.call("GetServiceQuota", &ask).await }).await?;
     let (taken, more) = names(document, &Aws::of_environment(region.as_deref()).await?).await;
     notes.extend(more.into_iter().chain(note));
-    Ok(Asked { account, taken, notes, region: Some(api.region().to_owned()) })
+    Ok(AccountFacts { account, taken, notes, region: Some(api.region().to_owned()) })
 }
 
 /// The region to ask in, none for the environment's; and what to know of it.
@@ -116,7 +116,7 @@ fn value(answer: &Value) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::names::{Found, Kind};
+    use crate::doctor::names::{Kind, NameState};
 
     #[test]
     fn a_quota_is_what_its_answer_says() {
@@ -206,7 +206,7 @@ mod tests {
     async fn a_plan_that_does_not_say_what_is_new_has_no_names_to_look_up() {
         struct Unasked;
         impl Look for Unasked {
-            async fn look(&self, _: Kind, name: &str) -> anyhow::Result<Found> {
+            async fn look(&self, _: Kind, name: &str) -> anyhow::Result<NameState> {
                 panic!("{name} is looked up")
             }
         }

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use serde_json::{Value, json};
 
-use super::names::{Found, Kind, Look};
+use super::names::{Kind, Look, NameState};
 use crate::{
     aws_api::{AwsApi, Service},
     aws_refusal::AwsRefusal,
@@ -40,28 +40,28 @@ impl Aws {
     }
 
     /// Whether one of the HTTP APIs is called so. Source: API Gateway V2 API reference, GetApis.
-    async fn api(&self, name: &str) -> anyhow::Result<Found> {
+    async fn api(&self, name: &str) -> anyhow::Result<NameState> {
         let mut path = "/v2/apis?maxResults=100".to_owned();
         loop {
             let page = self.apis.call_path("GET", "GET", &path, None).await?;
             if has(&page, "items", "name", name)? {
-                return Ok(Found::Taken);
+                return Ok(NameState::Taken);
             }
-            let Some(token) = page["nextToken"].as_str() else { return Ok(Found::Free) };
+            let Some(token) = page["nextToken"].as_str() else { return Ok(NameState::Free) };
             let token: String = url::form_urlencoded::byte_serialize(token.as_bytes()).collect();
             path = format!("/v2/apis?maxResults=100&nextToken={token}");
         }
     }
 
     /// Source: S3 API reference, HeadBucket. It answers 403 for another account's, too.
-    async fn bucket(&self, name: &str) -> anyhow::Result<Found> {
+    async fn bucket(&self, name: &str) -> anyhow::Result<NameState> {
         let answer = self.buckets.call_path("ListBucket", "HEAD", &format!("/{name}"), None).await;
-        let Err(error) = answer else { return Ok(Found::Taken) };
+        let Err(error) = answer else { return Ok(NameState::Taken) };
         match error.downcast_ref::<AwsRefusal>().map(|refusal| refusal.code.as_str()) {
-            Some("HTTP 404") => Ok(Found::Free),
+            Some("HTTP 404") => Ok(NameState::Free),
             // Of another region.
-            Some("HTTP 301") => Ok(Found::Taken),
-            Some("HTTP 403") => Ok(Found::Unclear(
+            Some("HTTP 301") => Ok(NameState::Taken),
+            Some("HTTP 403") => Ok(NameState::Unclear(
                 "it is another account's, or your AWS identity needs the permission s3:ListBucket"
                     .to_owned(),
             )),
@@ -71,7 +71,7 @@ impl Aws {
 }
 
 impl Look for Aws {
-    async fn look(&self, kind: Kind, name: &str) -> anyhow::Result<Found> {
+    async fn look(&self, kind: Kind, name: &str) -> anyhow::Result<NameState> {
         match kind {
             Kind::Alarm => {
                 let ask = json!({"AlarmNames": [name]});
@@ -118,8 +118,8 @@ fn has(answer: &Value, list: &str, member: &str, name: &str) -> anyhow::Result<b
     Ok(list.iter().any(|it| it[member] == name))
 }
 
-fn taken(is_there: bool) -> Found {
-    if is_there { Found::Taken } else { Found::Free }
+fn taken(is_there: bool) -> NameState {
+    if is_there { NameState::Taken } else { NameState::Free }
 }
 
 /// The codes by which services say that something is not there.
@@ -128,11 +128,11 @@ fn taken(is_there: bool) -> Found {
 const ABSENT: [&str; 4] =
     ["ResourceNotFoundException", "QueueDoesNotExist", "NonExistentQueue", "NoSuchEntity"];
 
-fn there<T>(answer: anyhow::Result<T>) -> anyhow::Result<Found> {
+fn there<T>(answer: anyhow::Result<T>) -> anyhow::Result<NameState> {
     match answer {
-        Ok(_) => Ok(Found::Taken),
+        Ok(_) => Ok(NameState::Taken),
         Err(error) => match error.downcast_ref::<AwsRefusal>() {
-            Some(refusal) if ABSENT.contains(&refusal.code.as_str()) => Ok(Found::Free),
+            Some(refusal) if ABSENT.contains(&refusal.code.as_str()) => Ok(NameState::Free),
             _ => Err(error),
         },
     }
@@ -171,9 +171,9 @@ mod tests {
     async fn services_tell_what_is_there_each_in_its_own_way() {
         let function = "GET /2015-03-31/functions/n/configuration ";
         let schedule = "GET /schedules/n?groupName=default ";
-        let (free, taken) = (Some(Found::Free), Some(Found::Taken));
+        let (free, taken) = (Some(NameState::Free), Some(NameState::Taken));
         let log_groups = |name: &str| json!({"logGroups": [{"logGroupName": name}]});
-        let table: Vec<(Kind, &str, u16, Value, Option<Found>)> = vec![
+        let table: Vec<(Kind, &str, u16, Value, Option<NameState>)> = vec![
             (Kind::Function, function, 200, json!({"FunctionName": "n"}), taken.clone()),
             (Kind::Function, function, 404, refused("ResourceNotFoundException"), free.clone()),
             (Kind::Function, function, 403, refused("AccessDeniedException"), None),
@@ -215,7 +215,7 @@ mod tests {
         }
         let (_fake, account) = account(&[("HEAD /n ", 403, Value::Null)]).await;
         let found = account.look(Kind::Bucket, "n").await.expect("an answer");
-        assert!(matches!(found, Found::Unclear(_)), "{found:?}");
+        assert!(matches!(found, NameState::Unclear(_)), "{found:?}");
     }
 
     #[tokio::test]
@@ -227,6 +227,6 @@ mod tests {
             ("GET /v2/apis?maxResults=100&nextToken=a%3D ", 200, last),
         ];
         let (_fake, account) = account(&rows).await;
-        assert_eq!(account.look(Kind::Api, "n").await.expect("pages"), Found::Taken);
+        assert_eq!(account.look(Kind::Api, "n").await.expect("pages"), NameState::Taken);
     }
 }

@@ -56,7 +56,7 @@ pub struct Wanted {
 
 /// What an account has of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum NameState {
     Free,
     Taken,
     Unclear(String),
@@ -74,7 +74,7 @@ pub struct Note {
 }
 
 pub(crate) trait Look {
-    async fn look(&self, kind: Kind, name: &str) -> anyhow::Result<Found>;
+    async fn look(&self, kind: Kind, name: &str) -> anyhow::Result<NameState>;
 }
 
 /// The names that a plan would take, by kind; none where it does not say what it would change. A name that is
@@ -96,15 +96,15 @@ pub fn wanted(document: &Value) -> Option<Vec<Wanted>> {
 }
 
 /// Looks all names up, one after the other. A kind that can't be read is not asked about again.
-pub(crate) async fn look_up(account: &impl Look, wanted: &[Wanted]) -> Vec<Found> {
-    let mut unread: BTreeMap<Kind, Found> = BTreeMap::new();
+pub(crate) async fn look_up(account: &impl Look, wanted: &[Wanted]) -> Vec<NameState> {
+    let mut unread: BTreeMap<Kind, NameState> = BTreeMap::new();
     let mut all = Vec::new();
     for Wanted { kind, name, .. } in wanted {
         let found = match unread.get(kind) {
             Some(found) => found.clone(),
             None => account.look(*kind, name).await.unwrap_or_else(|error| unreadable(&error)),
         };
-        if matches!(found, Found::Refused(..) | Found::Unreachable(_)) {
+        if matches!(found, NameState::Refused(..) | NameState::Unreachable(_)) {
             unread.insert(*kind, found.clone());
         }
         all.push(found);
@@ -112,31 +112,31 @@ pub(crate) async fn look_up(account: &impl Look, wanted: &[Wanted]) -> Vec<Found
     all
 }
 
-fn unreadable(error: &anyhow::Error) -> Found {
+fn unreadable(error: &anyhow::Error) -> NameState {
     match error.downcast_ref::<AwsRefusal>() {
         Some(AwsRefusal { call, code, message }) => {
-            Found::Refused(call.clone(), format!("{code}: {message}"))
+            NameState::Refused(call.clone(), format!("{code}: {message}"))
         }
-        None => Found::Unreachable(chain(error)),
+        None => NameState::Unreachable(chain(error)),
     }
 }
 
 /// Returns a fault for each name that is taken and each service that gives no answer, and a note
 /// for what could not be checked.
-pub fn judge(wanted: &[Wanted], found: &[Found]) -> (Vec<Fault>, Vec<Note>) {
+pub fn judge(wanted: &[Wanted], found: &[NameState]) -> (Vec<Fault>, Vec<Note>) {
     let (mut faults, mut notes) = (Vec::new(), Vec::new());
-    let mut unread: BTreeMap<Kind, (&Found, Vec<&Wanted>)> = BTreeMap::new();
+    let mut unread: BTreeMap<Kind, (&NameState, Vec<&Wanted>)> = BTreeMap::new();
     for (wanted, found) in wanted.iter().zip(found) {
         let (_, kind, _, plural, source) = named(wanted.kind);
         let Wanted { name, address, .. } = wanted;
         match found {
-            Found::Free => {}
+            NameState::Free => {}
             // API Gateway takes a name twice, but people then take one for the other.
-            Found::Taken if *kind == Kind::Api => notes.push(Note {
+            NameState::Taken if *kind == Kind::Api => notes.push(Note {
                 code: "api-name",
                 message: format!("another HTTP API is called {name}, too, as {address} would be"),
             }),
-            Found::Taken => faults.push(Fault {
+            NameState::Taken => faults.push(Fault {
                 code: "name-taken",
                 address: address.clone(),
                 limit: "a name that is free: this one is in the account and the region of your \
@@ -146,11 +146,11 @@ pub fn judge(wanted: &[Wanted], found: &[Found]) -> (Vec<Fault>, Vec<Note>) {
                 found: name.clone(),
                 source,
             }),
-            Found::Unclear(why) => notes.push(Note {
+            NameState::Unclear(why) => notes.push(Note {
                 code: "not-checked",
                 message: format!("whether {name} is free among {plural}: {why}"),
             }),
-            Found::Refused(..) | Found::Unreachable(_) => {
+            NameState::Refused(..) | NameState::Unreachable(_) => {
                 unread.entry(*kind).or_insert((found, Vec::new())).1.push(wanted);
             }
         }
@@ -158,14 +158,14 @@ pub fn judge(wanted: &[Wanted], found: &[Found]) -> (Vec<Fault>, Vec<Note>) {
     for (kind, (found, wanted)) in unread {
         let plural = named(kind).3;
         match found {
-            Found::Unreachable(why) => faults.push(Fault {
+            NameState::Unreachable(why) => faults.push(Fault {
                 code: "service-unreachable",
                 address: wanted.iter().map(|it| it.address.as_str()).collect::<Vec<_>>().join(", "),
                 limit: format!("a service for {plural} that answers in this region"),
                 found: why.clone(),
                 source: "AWS general reference, service endpoints",
             }),
-            Found::Refused(call, why) => notes.push(Note {
+            NameState::Refused(call, why) => notes.push(Note {
                 code: "not-checked",
                 message: format!(
                     "whether the names of {} {plural} are free: {call} was refused ({why})",
@@ -224,18 +224,18 @@ mod tests {
     struct Fake;
 
     impl Look for Fake {
-        async fn look(&self, kind: Kind, name: &str) -> anyhow::Result<Found> {
+        async fn look(&self, kind: Kind, name: &str) -> anyhow::Result<NameState> {
             assert!(!name.ends_with("-again"), "{name} is asked although its kind can't be read");
             match kind {
-                Kind::Queue | Kind::Api => Ok(Found::Taken),
-                Kind::Bucket => Ok(Found::Unclear("another account's, perhaps".to_owned())),
+                Kind::Queue | Kind::Api => Ok(NameState::Taken),
+                Kind::Bucket => Ok(NameState::Unclear("another account's, perhaps".to_owned())),
                 Kind::Function => bail!(AwsRefusal {
                     call: "lambda:GetFunctionConfiguration".to_owned(),
                     code: "AccessDeniedException".to_owned(),
                     message: "no".to_owned(),
                 }),
                 Kind::Table => Err(anyhow!("no answer")),
-                _ => Ok(Found::Free),
+                _ => Ok(NameState::Free),
             }
         }
     }

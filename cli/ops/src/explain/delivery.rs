@@ -9,19 +9,20 @@ use serde::Serialize;
 
 use crate::{attempt_lines::AttemptLine, delivery};
 
+/// A delivery with the log lines that name the event.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct EventDelivery {
-    pub(super) id: String,
+pub struct EventDelivery {
+    pub id: String,
     #[serde(rename = "eventSubscription")]
-    pub(super) name: String,
-    pub(super) state: Option<DeliveryShown>,
+    pub name: String,
+    pub state: Option<DeliveryShown>,
     /// The lines that name the event, in the order of time.
-    pub(super) log: Vec<AttemptLine>,
+    pub log: Vec<AttemptLine>,
     /// Whether some of its events were delivered or ended before others, as far as is known.
-    pub(super) is_divided: bool,
+    pub is_divided: bool,
     /// The status of the event, as far as is known.
-    pub(super) event_standing: Option<DeliveryStatus>,
+    pub event_standing: Option<DeliveryStatus>,
 }
 
 impl EventDelivery {

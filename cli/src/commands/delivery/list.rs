@@ -3,15 +3,20 @@
 use std::ops::ControlFlow;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use serde_json::{Value, json};
+use gridpost_api::{
+    delivery::{Delivery, DeliveryStatus},
+    health::Health,
+};
+use serde::Serialize;
 
 use crate::{
     commands::{Scope, SubscriptionArgs},
-    output::{self, text_at},
+    output,
 };
 use gridpost_ops::{
     lookup::{if_there, spelled},
     manage_api::ManageApi,
+    output::or_dash,
 };
 
 /// Event subscriptions whose deliveries are read at the same time.
@@ -23,9 +28,20 @@ pub(super) struct Chosen {
     pub(super) limit: usize,
 }
 
-pub(super) struct Found {
-    deliveries: Vec<Value>,
+/// Deliveries that were chosen, and how many more there are.
+pub(super) struct Deliveries {
+    deliveries: Vec<Listed>,
     more: More,
+}
+
+/// A delivery with the names of its event subscription.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Listed {
+    #[serde(flatten)]
+    delivery: Delivery,
+    topic: String,
+    event_subscription: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,18 +51,36 @@ enum More {
         deliveries: u64,
         is_exact: bool,
     },
-    /// Some: only those that were read could be chosen by their outcome.
+    /// Some: only deliveries that were read could be chosen by their outcome.
     Some,
 }
 
-impl Found {
-    pub(super) fn document(&self) -> Value {
-        let mut document =
-            json!({"value": self.deliveries, "isComplete": self.more == More::Nothing});
-        if let More::Count { deliveries, is_exact } = self.more {
-            document["more"] = json!({"count": deliveries, "isComplete": is_exact});
-        }
-        document
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Document<'a> {
+    value: &'a [Listed],
+    is_complete: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    more: Option<MoreCount>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct MoreCount {
+    count: u64,
+    is_complete: bool,
+}
+
+impl Deliveries {
+    pub(super) fn document(&self) -> Document<'_> {
+        let more = match self.more {
+            More::Count { deliveries, is_exact } => {
+                Some(MoreCount { count: deliveries, is_complete: is_exact })
+            }
+            More::Nothing | More::Some => None,
+        };
+        Document { value: &self.deliveries, is_complete: self.more == More::Nothing, more }
     }
 
     pub(super) fn text(&self, of_several: bool) -> String {
@@ -65,12 +99,12 @@ impl Found {
 /// An event subscription of which deliveries wait; how many, where that is known already.
 struct Waits {
     of: SubscriptionArgs,
-    health: Option<Value>,
+    health: Option<Health>,
 }
 
-/// Those of the event subscriptions that are chosen, whose last outcome is the chosen one, by publish time.
-/// No more is read than is shown, but for those of other outcomes.
-pub(super) async fn found(api: &ManageApi, chosen: &Chosen) -> anyhow::Result<Found> {
+/// Lists the chosen event subscriptions' deliveries whose last outcome is the chosen one, by publish time.
+/// No more is read than is shown, except deliveries of other outcomes.
+pub(super) async fn find(api: &ManageApi, chosen: &Chosen) -> anyhow::Result<Deliveries> {
     let whose = whose(api, chosen).await?;
     let names: Vec<_> = whose.iter().map(|one| one.of.clone()).collect();
     let of_one = async |of: SubscriptionArgs| first(api, &of, chosen).await;
@@ -78,8 +112,7 @@ pub(super) async fn found(api: &ManageApi, chosen: &Chosen) -> anyhow::Result<Fo
     let (mut deliveries, mut is_whole) = (Vec::new(), true);
     while let Some((some, is_all)) = lists.try_next().await? {
         deliveries.extend(some);
-        deliveries
-            .sort_by(|one, other| text_at(one, "/publishTime").cmp(text_at(other, "/publishTime")));
+        deliveries.sort_by_key(|one: &Listed| one.delivery.publish_time);
         is_whole &= is_all && deliveries.len() <= chosen.limit;
         deliveries.truncate(chosen.limit);
     }
@@ -88,34 +121,31 @@ pub(super) async fn found(api: &ManageApi, chosen: &Chosen) -> anyhow::Result<Fo
         (false, Some(_)) => More::Some,
         (false, None) => rest(api, &whose, deliveries.len() as u64).await?,
     };
-    Ok(Found { deliveries, more })
+    Ok(Deliveries { deliveries, more })
 }
 
-/// The first deliveries of an event subscription, and whether these are all.
+/// Reads the first deliveries of an event subscription; returns whether these are all.
 async fn first(
     api: &ManageApi,
     of: &SubscriptionArgs,
     chosen: &Chosen,
-) -> anyhow::Result<(Vec<Value>, bool)> {
+) -> anyhow::Result<(Vec<Listed>, bool)> {
     let mut found = Vec::new();
-    let take = |delivery: &Value| {
-        let last = delivery["lastDeliveryOutcome"].as_str();
-        if chosen.outcome.is_some() && chosen.outcome.as_deref() != last {
+    let take = |delivery: Delivery| {
+        if chosen.outcome.is_some() && chosen.outcome != delivery.last_delivery_outcome {
             return ControlFlow::Continue(());
         }
         if found.len() == chosen.limit {
             return ControlFlow::Break(());
         }
-        let mut one = delivery.clone();
-        one["topic"] = json!(of.topic);
-        one["eventSubscription"] = json!(of.subscription);
-        found.push(one);
+        let (topic, event_subscription) = (of.topic.clone(), of.subscription.clone());
+        found.push(Listed { delivery, topic, event_subscription });
         ControlFlow::Continue(())
     };
-    let read = api.deliveries_while(&of.topic, &of.subscription, take).await;
+    let read = api.api.each_delivery(&of.topic, &of.subscription, take).await;
     let is_all = match chosen.scope.subscription {
         Some(_) => read?,
-        // One that was deleted just now has none.
+        // An event subscription that was deleted just now has none.
         None => if_there(read)?.unwrap_or(true),
     };
     Ok((found, is_all))
@@ -125,11 +155,13 @@ async fn rest(api: &ManageApi, whose: &[Waits], shown: u64) -> anyhow::Result<Mo
     let (mut sum, mut is_exact) = (0, true);
     for Waits { of, health } in whose {
         let health = match health {
-            Some(health) => health.clone(),
-            None => if_there(api.health(&of.topic, &of.subscription).await)?.unwrap_or_default(),
+            Some(health) => Some(health.clone()),
+            None => if_there(api.api.health(&of.topic, &of.subscription).await)?,
         };
-        sum += health.pointer("/waitingDeliveries/count").and_then(Value::as_u64).unwrap_or(0);
-        is_exact &= health.pointer("/waitingDeliveries/isComplete") != Some(&Value::Bool(false));
+        if let Some(Health { waiting_deliveries: waiting, .. }) = health {
+            sum += waiting.count as u64;
+            is_exact &= waiting.is_complete;
+        }
     }
     // What came after it was counted is at least one.
     Ok(More::Count { deliveries: sum.saturating_sub(shown).max(1), is_exact })
@@ -143,47 +175,41 @@ async fn whose(api: &ManageApi, chosen: &Chosen) -> anyhow::Result<Vec<Waits>> {
     }
     let topics = match topic {
         Some(topic) => vec![spelled(api, topic).await],
-        None => api.topics().await?.iter().map(|one| text_at(one, "/name").to_owned()).collect(),
+        None => api.api.topics().await?.into_iter().map(|topic| topic.name).collect(),
     };
     let mut found = Vec::new();
     for name in topics {
-        let all = api.healths(&name).await;
+        let all = api.api.healths(&name).await;
         // It may have been deleted since the topics were listed.
         let all = if topic.is_some() { Some(all?) } else { if_there(all)? };
-        for mut one in all.unwrap_or_default() {
-            let health = one["health"].take();
-            if health.pointer("/waitingDeliveries/count") != Some(&json!(0)) {
-                let subscription = text_at(&one, "/name").to_owned();
-                let of = SubscriptionArgs { topic: name.clone(), subscription };
-                found.push(Waits { of, health: Some(health) });
+        for one in all.unwrap_or_default() {
+            if one.health.waiting_deliveries.count > 0 {
+                let of = SubscriptionArgs { topic: name.clone(), subscription: one.name };
+                found.push(Waits { of, health: Some(one.health) });
             }
         }
     }
     Ok(found)
 }
 
-fn list(found: &[Value], of_several: bool) -> String {
+fn list(found: &[Listed], of_several: bool) -> String {
     if found.is_empty() {
         return "No failing deliveries are waiting.".to_owned();
     }
     let head = ["PUBLISHED", "ID", "EVENTS", "ATTEMPTS", "LAST OUTCOME", "DUE"].map(str::to_owned);
-    let row = |one: &Value| {
-        let at = |pointer| text_at(one, pointer).to_owned();
-        let due = match at("/status").as_str() {
-            "Waiting" => at("/due"),
-            other => other.to_owned(),
+    let row = |Listed { delivery: one, .. }: &Listed| {
+        let due = match one.status {
+            DeliveryStatus::Waiting => or_dash(one.due),
+            other => other.to_string(),
         };
-        let counts = ["events", "deliveryAttempts"].map(|name| one[name].to_string());
-        let [events, attempts] = counts;
-        [at("/publishTime"), at("/id"), events, attempts, outcome(one), due]
+        let (events, attempts) = (one.events.to_string(), one.delivery_attempts.to_string());
+        [one.publish_time.to_string(), one.id.to_string(), events, attempts, outcome(one), due]
     };
     let rows: Vec<_> = std::iter::once(head).chain(found.iter().map(row)).collect();
     if !of_several {
         return output::columns(&rows);
     }
-    let names = found
-        .iter()
-        .map(|one| format!("{}/{}", text_at(one, "/topic"), text_at(one, "/eventSubscription")));
+    let names = found.iter().map(|one| format!("{}/{}", one.topic, one.event_subscription));
     let whose = std::iter::once("WHOSE".to_owned()).chain(names);
     let rows = rows.into_iter().zip(whose).map(|(row, whose)| {
         let [published, id, events, attempts, outcome, due] = row;
@@ -192,29 +218,39 @@ fn list(found: &[Value], of_several: bool) -> String {
     output::columns(&rows.collect::<Vec<_>>())
 }
 
-fn outcome(delivery: &Value) -> String {
-    let outcome = text_at(delivery, "/lastDeliveryOutcome");
-    match delivery["lastHttpStatusCode"].as_u64() {
+fn outcome(delivery: &Delivery) -> String {
+    let outcome = or_dash(delivery.last_delivery_outcome.as_ref());
+    match delivery.last_http_status_code {
         Some(status) => format!("{outcome} ({status})"),
-        None => outcome.to_owned(),
+        None => outcome,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use gridpost_ops::testkit::{FakeApi, documents};
+    use serde_json::{Value, json};
+
     use super::*;
-    use gridpost_ops::testkit::FakeApi;
+
+    /// Ids end with this many zeros and a number.
+    fn id(number: u32) -> String {
+        format!("00000000-0000-0000-0000-00000000000{number}")
+    }
 
     /// `gone` was deleted after its name was read.
     #[tokio::test]
     async fn all_that_wait_are_listed_with_their_names() {
-        let one = |id: &str, published: &str, outcome: &str| {
-            json!({"id": id, "publishTime": published, "lastDeliveryOutcome": outcome,
-                "events": 1, "deliveryAttempts": 1, "status": "Waiting", "due": "D"})
+        let one = |number: u32, hour: u32, outcome: &str| {
+            documents::delivery(&json!({"id": id(number), "lastDeliveryOutcome": outcome,
+                "publishTime": format!("2026-01-01T0{hour}:00:00Z")}))
         };
         let of = |found: Value| json!({ "value": found });
-        let names = |names: &[&str]| of(names.iter().map(|name| json!({"name": name})).collect());
-        let waits = |count: u64, whole: bool| json!({"waitingDeliveries": {"count": count, "isComplete": whole}});
+        let topics = ["one", "two"].map(|name| documents::topic(name, &json!({})));
+        let waits = |count: u64, whole: bool| {
+            let waiting = json!({"count": count, "isComplete": whole});
+            documents::health(&json!({ "waitingDeliveries": waiting }))
+        };
         let at = |topic: &str, name: &str| {
             format!("GET /topics/{topic}/eventSubscriptions/{name}/deliveries")
         };
@@ -222,8 +258,8 @@ mod tests {
         let health =
             |name: &str, count, whole| json!({"name": name, "health": waits(count, whole)});
         let api = FakeApi::answering(&[
-            (a.as_str(), 200, of(json!([one("1", "T2", "Busy"), one("2", "T4", "TimedOut")]))),
-            (b.as_str(), 200, of(json!([one("3", "T1", "Busy"), one("4", "T3", "Busy")]))),
+            (a.as_str(), 200, of(json!([one(1, 2, "Busy"), one(2, 4, "TimedOut")]))),
+            (b.as_str(), 200, of(json!([one(3, 1, "Busy"), one(4, 3, "Busy")]))),
             (gone.as_str(), 404, json!({})),
             ("GET /topics/one/eventSubscriptions/a/health", 200, waits(2, true)),
             // Of `idle` no delivery is asked for: none waits.
@@ -237,7 +273,7 @@ mod tests {
                 200,
                 of(json!([health("b", 7, false), health("gone", 1, true)])),
             ),
-            ("GET /topics ", 200, names(&["one", "two"])),
+            ("GET /topics ", 200, of(json!(topics))),
         ])
         .await;
         let api = ManageApi::connect(&api.url()).await.map(|it| (it, api)).expect("built");
@@ -246,33 +282,32 @@ mod tests {
             (Option<&'static str>, Option<&'static str>),
             Option<&'static str>,
             usize,
-            &'static [&'static str],
+            &'static [u32],
         );
         let table: [(Row, More); 7] = [
-            (((None, None), None, 9, &["3", "1", "4", "2"]), More::Nothing),
-            (((None, None), None, 4, &["3", "1", "4", "2"]), More::Nothing),
-            (((None, None), None, 2, &["3", "1"]), counted(8, false)),
-            (((None, None), Some("TimedOut"), 9, &["2"]), More::Nothing),
-            (((None, None), Some("Busy"), 1, &["3"]), More::Some),
-            (((Some("two"), None), None, 9, &["3", "4"]), More::Nothing),
-            (((Some("one"), Some("a")), None, 1, &["1"]), counted(1, true)),
+            (((None, None), None, 9, &[3, 1, 4, 2]), More::Nothing),
+            (((None, None), None, 4, &[3, 1, 4, 2]), More::Nothing),
+            (((None, None), None, 2, &[3, 1]), counted(8, false)),
+            (((None, None), Some("TimedOut"), 9, &[2]), More::Nothing),
+            (((None, None), Some("Busy"), 1, &[3]), More::Some),
+            (((Some("two"), None), None, 9, &[3, 4]), More::Nothing),
+            (((Some("one"), Some("a")), None, 1, &[1]), counted(1, true)),
         ];
         for ((whose, outcome, limit, want), more) in table {
             let [topic, subscription, outcome] =
                 [whose.0, whose.1, outcome].map(|text| text.map(str::to_owned));
             let chosen = Chosen { scope: Scope { topic, subscription }, outcome, limit };
-            let found = found(&api.0, &chosen).await.expect("a list");
-            let ids: Vec<_> = found.deliveries.iter().map(|one| text_at(one, "/id")).collect();
-            assert_eq!((ids.as_slice(), found.more), (want, more), "{whose:?} {limit}");
-            let first = match ids[0] {
-                "3" => ("two", "b"),
-                _ => ("one", "a"),
-            };
+            let found = find(&api.0, &chosen).await.expect("a list");
+            let ids: Vec<_> =
+                found.deliveries.iter().map(|one| one.delivery.id.to_string()).collect();
+            let wanted: Vec<_> = want.iter().map(|number| id(*number)).collect();
+            assert_eq!((ids, found.more), (wanted, more), "{whose:?} {limit}");
+            let first = if want[0] == 3 { ("two", "b") } else { ("one", "a") };
             let one = &found.deliveries[0];
-            assert_eq!((text_at(one, "/topic"), text_at(one, "/eventSubscription")), first);
+            assert_eq!((one.topic.as_str(), one.event_subscription.as_str()), first);
             let named = format!("  {}/{}  ", first.0, first.1);
             assert!(found.text(true).contains(&named) && !found.text(false).contains(&named));
-            let document = found.document();
+            let document = json!(found.document());
             assert_eq!(document["value"].as_array().map(Vec::len), Some(want.len()));
             assert_eq!(document["isComplete"], json!(more == More::Nothing));
             assert_eq!(found.text(true).contains("--limit"), more != More::Nothing);
@@ -282,6 +317,6 @@ mod tests {
             outcome: None,
             limit: 1,
         };
-        assert!(found(&api.0, &gone).await.is_err(), "it was named");
+        assert!(find(&api.0, &gone).await.is_err(), "it was named");
     }
 }

@@ -4,9 +4,12 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use gridpost_api::subscription::{
-    properties_of,
-    sample::{self, Of},
+use gridpost_api::{
+    subscription::{
+        properties_of,
+        sample::{self, Of},
+    },
+    trial::{TestResult, TestedEvent},
 };
 use gridpost_core::{
     retry::profile::ProfileName,
@@ -61,12 +64,14 @@ pub(super) async fn run(arguments: TestArguments, common: &Common) -> anyhow::Re
     let answer = match (&arguments.topic, &arguments.input_schema) {
         (Some(topic), _) => {
             let api = common.target.resolve()?.manage_api().await?;
-            let answer = api.test_subscription(topic, &filter, &events).await?;
+            let answer = api.api.test_subscription(topic, &filter, &events).await?;
             if let Some(name) = &arguments.subscription {
-                document = api.subscription(topic, name).await.unwrap_or_default();
+                let saved = api.api.subscription(topic, name).await;
+                document = saved.map(serde_json::to_value).unwrap_or(Ok(Value::Null))?;
             }
-            let topic = api.topic(topic).await.unwrap_or_default();
-            warnings::print(warnings::unmatched(&topic, &document));
+            if let Ok(topic) = api.api.topic(topic).await {
+                warnings::print(warnings::unmatched(&topic.document, &document));
+            }
             answer
         }
         (None, schema) => offline(schema.as_deref().unwrap_or_default(), filter, &events)?,
@@ -75,7 +80,7 @@ pub(super) async fn run(arguments: TestArguments, common: &Common) -> anyhow::Re
     Ok(())
 }
 
-fn offline(schema: &str, document: Value, events: &RawValue) -> anyhow::Result<Value> {
+fn offline(schema: &str, document: Value, events: &RawValue) -> anyhow::Result<TestResult> {
     let input_schema: InputSchema = serde_json::from_value(json!(schema)).map_err(|_| {
         Misuse(format!("`{schema}` is no schema: write EventGridSchema or CloudEventSchemaV1_0"))
     })?;
@@ -99,8 +104,7 @@ fn offline(schema: &str, document: Value, events: &RawValue) -> anyhow::Result<V
         revision: 0,
         changes: Default::default(),
     };
-    let tested = gridpost_api::trial::sample::test_text(&topic, &filter, events.get())?;
-    Ok(serde_json::to_value(tested)?)
+    Ok(gridpost_api::trial::sample::test_text(&topic, &filter, events.get())?)
 }
 
 fn problems_text(problems: &gridpost_api::document::Problems) -> String {
@@ -108,21 +112,15 @@ fn problems_text(problems: &gridpost_api::document::Problems) -> String {
     all.join("\n")
 }
 
-/// One line for each event, and one more for each part that refuses it.
-fn table(answer: &Value) -> String {
-    let verdicts = answer.get("value").and_then(Value::as_array).cloned().unwrap_or_default();
+/// Prints one line for each event, and one more for each further part that refuses it.
+fn table(result: &TestResult) -> String {
     let mut rows = vec![["EVENT", "ID", "MATCHES", "REFUSED BY"].map(str::to_owned)];
-    for verdict in &verdicts {
-        let refused_by = verdict["refusedBy"].as_array().cloned().unwrap_or_default();
-        let part = |part: &Value| {
-            let text = |name: &str| part[name].as_str().unwrap_or("-").to_owned();
-            format!("{}: {}", text("path"), text("message"))
-        };
-        let mut parts = refused_by.iter().map(part);
-        let answer = if verdict["matches"] == json!(true) { "yes" } else { "no" };
-        let id = verdict["id"].as_str().unwrap_or("-").to_owned();
+    for TestedEvent { index, id, verdict } in &result.value {
+        let parts = verdict.refused_by.iter();
+        let mut parts = parts.map(|part| format!("{}: {}", part.path, part.message));
+        let matches = if verdict.matches { "yes" } else { "no" };
         let first = parts.next().unwrap_or_else(|| "-".to_owned());
-        rows.push([verdict["index"].to_string(), id, answer.to_owned(), first]);
+        rows.push([index.to_string(), id.clone(), matches.to_owned(), first]);
         rows.extend(parts.map(|part| [String::new(), String::new(), String::new(), part]));
     }
     output::columns(&rows)

@@ -1,9 +1,9 @@
-mod world;
+mod fixture;
 
 use serde_json::json;
 
 use super::*;
-use world::{CUT_OFF, Loss, STATES_READ_AT, World, closed_hour, key};
+use fixture::{CUT_OFF, Fixture, Loss, STATES_READ_AT, closed_hour, key};
 
 /// An audit of one event subscription and one closed hour.
 fn audit(account: Account, queues: Result<Queues, String>, waiting: u64, batch: u64) -> Audit {
@@ -183,8 +183,8 @@ fn batches_are_as_large_as_the_destination_allows() {
 #[test]
 fn twenty_busy_deployments_without_a_loss_are_not_accused() {
     for seed in 1..=20 {
-        let world = World::new(seed, None);
-        let audit = world.audit();
+        let fixture = Fixture::new(seed, None);
+        let audit = fixture.audit();
         assert_eq!(audit.missing(), 0, "seed {seed}\n{}", audit.text());
         assert!(audit.under_way() > 0, "seed {seed} is not busy");
     }
@@ -196,12 +196,12 @@ fn twenty_planted_losses_are_found() {
         [Loss::QuietHour, Loss::BesideTraffic, Loss::AmongDuplicates, Loss::Resource, Loss::Piece];
     for seed in 1..=20 {
         let kind = kinds[seed as usize % kinds.len()];
-        let world = World::new(seed, Some(kind));
-        let audit = world.audit();
+        let fixture = Fixture::new(seed, Some(kind));
+        let audit = fixture.audit();
         let found = audit.cells().into_iter().find_map(|cell| match cell.standing {
             Standing::Missing { events } => Some((cell.key.clone(), cell.hour, events)),
             _ => None,
         });
-        assert_eq!(found, world.planted(), "seed {seed}, {kind:?}\n{}", audit.text());
+        assert_eq!(found, fixture.planted(), "seed {seed}, {kind:?}\n{}", audit.text());
     }
 }

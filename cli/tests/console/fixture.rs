@@ -20,14 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Has a topic `orders` whose event subscription `refused` gets 400 from its endpoint and has dead
 /// letters and signing secrets.
-pub(crate) struct World {
+pub(crate) struct Fixture {
     folder: TempDir,
     _arrivals: UnboundedReceiver<Arrival>,
     _receiver: Receiver,
     _dev: Child,
 }
 
-impl World {
+impl Fixture {
     pub(crate) async fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let (sender, arrivals) = unbounded_channel();

@@ -63,7 +63,7 @@ enum Fate {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct World {
+pub(super) struct Fixture {
     random: u64,
     /// Lines with the milliseconds between the cut-off and them.
     lines: Vec<(i64, String)>,
@@ -73,17 +73,17 @@ pub(super) struct World {
     planted: Option<(SubscriptionKey, Timestamp, u64)>,
 }
 
-impl World {
+impl Fixture {
     pub(super) fn new(seed: u64, loss: Option<Loss>) -> Self {
-        let mut world =
+        let mut fixture =
             Self { random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, ..Self::default() };
         for hour in 0..=4 {
             for (name, batch) in SUBSCRIPTIONS {
-                world.hour(name, batch, hour, loss);
+                fixture.hour(name, batch, hour, loss);
             }
         }
-        world.plant(loss);
-        world
+        fixture.plant(loss);
+        fixture
     }
 
     pub(super) fn planted(&self) -> Option<(SubscriptionKey, Timestamp, u64)> {
