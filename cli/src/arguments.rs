@@ -443,7 +443,7 @@ mod tests {
                 told.to_string()
             };
             let (want, seen) = match is_time {
-                true => ("`10X` is no time: write 500ms, 2s, 10m, 24h or 7d", &mut times),
+                true => ("`10X` is not a time: write 500ms, 2s, 10m, 24h or 7d", &mut times),
                 false => ("`10X` is no count: write 500, 10k or 2M", &mut counts),
             };
             *seen += 1;

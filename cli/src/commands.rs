@@ -149,7 +149,7 @@ where
 }
 
 /// Reads a JSON document from a file, or from standard input when it is called `-`. Fails with
-/// [`Misuse`] when it is no JSON, or a member stands twice.
+/// [`Misuse`] when it is not JSON, or a member stands twice.
 fn read_document(path: &Path) -> anyhow::Result<Value> {
     read_json(files::text(path)?.as_bytes())
         .map_err(|problem| Misuse(format!("{} is refused: {problem}", path.display())).into())
@@ -158,7 +158,7 @@ fn read_document(path: &Path) -> anyhow::Result<Value> {
 /// Reads events from a file, or from standard input when it is called `-`, as the text that they are.
 fn read_events(path: &Path) -> anyhow::Result<Box<RawValue>> {
     serde_json::from_str(&files::text(path)?)
-        .map_err(|error| Misuse(format!("{} is no JSON document: {error}", path.display())).into())
+        .map_err(|error| Misuse(format!("{} is not JSON: {error}", path.display())).into())
 }
 
 #[cfg(test)]

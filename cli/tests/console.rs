@@ -138,7 +138,7 @@ async fn what_no_page_sends_changes_nothing() {
     {
         browser.get(&of(below)).await.shows(400, told);
     }
-    browser.get("/events?topic=orders&id=x&since=soon").await.shows(200, "is no time");
+    browser.get("/events?topic=orders&id=x&since=soon").await.shows(200, "is not a time");
 }
 
 #[tokio::test]

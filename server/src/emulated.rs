@@ -49,7 +49,7 @@ pub(crate) async fn answer(
     body: &[u8],
 ) -> (StatusCode, Value) {
     let Ok(ask) = serde_json::from_slice::<Value>(body) else {
-        return refusal("SerializationException", "the body is no JSON");
+        return refusal("SerializationException", "the body is not JSON");
     };
     match operation {
         Operation::FilterLogEvents => filtered(log.path(), ask).await,

@@ -62,7 +62,7 @@ export function actions(ground) {
     await accessible(page, ONE_LOOK);
     await page.getByLabel("Event").fill("{");
     await session.click("Publish it");
-    await session.says("That is no JSON");
+    await session.says("That is not JSON");
     await accessible(page, ONE_LOOK);
     await page.getByLabel("Event").fill(JSON.stringify(event({ id: "shop-1" })));
     await session.click("Publish it");
@@ -101,7 +101,7 @@ export function actions(ground) {
     await session.says("changed meanwhile");
     await field.fill("{");
     assert.equal(await session.click("Save"), 400);
-    await session.says("That is no JSON");
+    await session.says("That is not JSON");
     await session.go(at("edited", "one", "/edit/json"));
     await session.click("Save");
     await session.says("Nothing was changed");

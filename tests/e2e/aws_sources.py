@@ -11,7 +11,7 @@ import botocore.session
 given = json.load(sys.stdin)
 os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
 session = botocore.session.get_session()
-# A bucket as host is no name on this machine.
+# A bucket as host is not a name on this machine.
 config = botocore.config.Config(s3={"addressing_style": "path"})
 answers = []
 for service, operation, arguments in given["calls"]:

@@ -2,6 +2,8 @@
 
 #[path = "tidy/commands.rs"]
 mod commands;
+#[path = "tidy/documents.rs"]
+mod documents;
 #[path = "tidy/promises.rs"]
 mod promises;
 
@@ -76,6 +78,25 @@ fn modules_lie_beside_their_folders() {
     none(
         sources.filter(|path| path.ends_with("mod.rs")).map(|p| p.display().to_string()).collect(),
     );
+}
+
+/// The rule of CONTRIBUTING, "One word for one thing".
+#[test]
+fn types_are_named_for_what_they_are() {
+    let names = ["Asked", "Found", "Hand", "Met", "Strand", "Told", "Way", "Whose", "World"];
+    let mut problems = Vec::new();
+    for path in SOURCES.iter().flat_map(|folder| files(folder, &[".rs"])) {
+        let text = read(&path);
+        let words = text.split_whitespace().collect::<Vec<_>>();
+        for pair in words.windows(2) {
+            let end = pair[1].find(|c: char| !c.is_alphanumeric()).unwrap_or(pair[1].len());
+            let is_type = ["struct", "enum", "trait", "type"].contains(&pair[0]);
+            if is_type && names.contains(&&pair[1][..end]) {
+                problems.push(format!("{} has a type {}", path.display(), &pair[1][..end]));
+            }
+        }
+    }
+    none(problems);
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub(super) async fn show(
 ) -> Answer<Response> {
     let events = match given(asked.events.as_ref()) {
         Some(text) => {
-            let rule = |_| Misuse(format!("Events in a month: `{text}` is no whole number"));
+            let rule = |_| Misuse(format!("Events in a month: `{text}` is not a whole number"));
             Some(text.parse::<u64>().map_err(rule)?)
         }
         None => None,

@@ -45,7 +45,7 @@ pub(super) struct Edited {
 impl Edited {
     fn read(&self) -> anyhow::Result<Value> {
         let new: Value = serde_json::from_str(&self.document)
-            .map_err(|error| Misuse(format!("That is no JSON: {error} of the text")))?;
+            .map_err(|error| Misuse(format!("That is not JSON: {error} of the text")))?;
         if !new.is_object() {
             return Err(Misuse("The document is an object: {\"properties\": …}".to_owned()).into());
         }

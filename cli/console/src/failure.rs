@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 
 use super::page;
-use gridpost_ops::failure::{Misuse, Refusal, chain};
+use gridpost_ops::failure::{Refusal, chain, is_misuse};
 
 pub(super) type Answer<T = Markup> = Result<T, Failure>;
 
@@ -27,7 +27,7 @@ pub(super) fn status(error: &anyhow::Error) -> StatusCode {
         Some(refusal) if (400..500).contains(&refusal.status) => {
             StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_GATEWAY)
         }
-        None if error.is::<Misuse>() => StatusCode::BAD_REQUEST,
+        None if is_misuse(error) => StatusCode::BAD_REQUEST,
         _ => StatusCode::BAD_GATEWAY,
     }
 }
@@ -152,5 +152,27 @@ impl IntoResponse for Refused {
         let html = HeaderValue::from_static("text/html; charset=utf-8");
         answer.headers_mut().insert(CONTENT_TYPE, html);
         answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridpost_api::client::ClientError;
+    use gridpost_ops::failure::Misuse;
+
+    use super::*;
+
+    #[test]
+    fn the_browser_is_told_whose_fault_it_was() {
+        let refusal = |status| anyhow::Error::from(Refusal::from_answer(status, "{}"));
+        for (error, expected) in [
+            (refusal(404), 404),
+            (refusal(503), 502),
+            (Misuse("no date".to_owned()).into(), 400),
+            (ClientError::Name("<b>".to_owned()).into(), 400),
+            (anyhow::anyhow!("no answer"), 502),
+        ] {
+            assert_eq!(status(&error).as_u16(), expected, "{error}");
+        }
     }
 }

@@ -44,7 +44,7 @@ pub(super) async fn test(
 
 async fn verdicts(app: &App, topic: &str, form: &Tried) -> anyhow::Result<TestResult> {
     let filter: Box<RawValue> = serde_json::from_str(&form.filter)
-        .map_err(|error| Misuse(format!("The filter is no JSON: {error} of the text")))?;
+        .map_err(|error| Misuse(format!("The filter is not JSON: {error} of the text")))?;
     let document = BTreeMap::from([("properties", BTreeMap::from([("filter", filter)]))]);
     app.api.test_subscription(topic, &document, &json_text(&form.events)?).await
 }

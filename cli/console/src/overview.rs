@@ -14,7 +14,7 @@ use serde::Deserialize;
 use super::App;
 use super::failure::{self, Answer};
 use super::page::{self, Frame, Tab, number, subscription_url};
-use super::topics::names;
+use super::topics::{effect, names, why};
 use gridpost_ops::{lookup::if_there, subscription::health};
 
 /// Event subscriptions whose health is looked at, and topics: a page must not take minutes.
@@ -210,28 +210,6 @@ fn row(one: &One, now: Timestamp) -> Vec<Markup> {
         html! { (effect(health)) },
         html! { (health::waiting(&health.waiting_deliveries)) },
     ]
-}
-
-/// Says what put the endpoint into this state.
-pub(super) fn why(health: &Health) -> Markup {
-    html! {
-        @if let Some(cause) = &health.cause {
-            (cause.outcome)
-            @if let Some(status) = cause.http_status_code { " (HTTP " (status) ")" }
-        } @else if health.slow.is_some() { "it answers slowly" } @else { "-" }
-    }
-}
-
-/// Says what becomes of an event that is published now.
-pub(super) fn effect(health: &Health) -> &'static str {
-    match health.new_events {
-        NewEvents::Attempted if health.slow.is_some() => "attempted, a few at a time",
-        NewEvents::Attempted => "attempted",
-        NewEvents::Waits => "wait",
-        NewEvents::Ends => "end at once",
-        NewEvents::Held => "held: paused",
-        NewEvents::NotMatched => "none comes: expired, or not validated",
-    }
 }
 
 fn counts(seen: &Seen) -> Markup {

@@ -197,7 +197,7 @@ struct WithId {
 /// Reads JSON without changing its text.
 pub(super) fn json_text(text: &str) -> anyhow::Result<Box<RawValue>> {
     serde_json::from_str(text)
-        .map_err(|error| Misuse(format!("That is no JSON: {error} of the text")).into())
+        .map_err(|error| Misuse(format!("That is not JSON: {error} of the text")).into())
 }
 
 fn render(

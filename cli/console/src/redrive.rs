@@ -40,7 +40,7 @@ impl RedriveForm {
         let number = |what: &str, text: &Option<String>, or: u32| match given(text.as_ref()) {
             None => Ok(or),
             Some(text) => {
-                text.parse().map_err(|_| Misuse(format!("{what}: `{text}` is no whole number")))
+                text.parse().map_err(|_| Misuse(format!("{what}: `{text}` is not a whole number")))
             }
         };
         let PurgeDeadLettersInput { from, to, reason, event_type, event_id, .. } =

@@ -81,7 +81,7 @@ pub(super) async fn create(
 pub(super) fn about_name(error: &anyhow::Error, name: &str, problems: &mut Placed) {
     if is_conflict(error) {
         problems.add("name", format!("{name} is there already: edit it, or choose another name."));
-    } else if error.is::<gridpost_ops::failure::Misuse>() {
+    } else if gridpost_ops::failure::is_misuse(error) {
         problems.add("name", error.to_string());
     }
 }
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_name_stands_at_its_field() {
         let refusal = |status| anyhow::Error::from(Refusal::from_answer(status, "{}"));
-        let misuse = gridpost_ops::failure::Misuse("`a b` is no name".to_owned());
+        let misuse = gridpost_api::client::ClientError::Name("a b".to_owned());
         for (error, is_there) in
             [(refusal(412), true), (misuse.into(), true), (refusal(500), false)]
         {

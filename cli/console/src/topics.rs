@@ -3,7 +3,7 @@
 use axum::extract::{Path, Query, State};
 use gridpost_api::{
     client::Page,
-    health::{EndpointState, NamedHealth},
+    health::{EndpointState, Health, NamedHealth, NewEvents},
     subscription::EventSubscription,
     topic::{Keys, Topic},
 };
@@ -12,7 +12,6 @@ use maud::{Markup, html};
 use super::App;
 use super::failure::{self, Answer};
 use super::form::Look;
-use super::overview::{effect, why};
 use super::page::{self, Frame, Tab, subscription_url, topic_url};
 use super::{create_topic, edit_topic, publish, subscribe};
 use gridpost_ops::subscription::{health, show};
@@ -200,5 +199,27 @@ pub(super) async fn names(app: &App, most: usize) -> anyhow::Result<(Vec<String>
         if after.is_none() || names.len() >= most {
             return Ok((names, after.is_none()));
         }
+    }
+}
+
+/// Says what put the endpoint into this state.
+pub(super) fn why(health: &Health) -> Markup {
+    html! {
+        @if let Some(cause) = &health.cause {
+            (cause.outcome)
+            @if let Some(status) = cause.http_status_code { " (HTTP " (status) ")" }
+        } @else if health.slow.is_some() { "it answers slowly" } @else { "-" }
+    }
+}
+
+/// Says what becomes of an event that is published now.
+pub(super) fn effect(health: &Health) -> &'static str {
+    match health.new_events {
+        NewEvents::Attempted if health.slow.is_some() => "attempted, a few at a time",
+        NewEvents::Attempted => "attempted",
+        NewEvents::Waits => "wait",
+        NewEvents::Ends => "end at once",
+        NewEvents::Held => "held: paused",
+        NewEvents::NotMatched => "none comes: expired, or not validated",
     }
 }

@@ -422,7 +422,7 @@ mod tests {
             "topics.bad: its kind is unknown",
             "topics.bad.eventSubscriptions.s: properties.labels must be",
             "topics.bad.eventSubscriptions.s: properties.destination",
-            "topics.o/k: `o/k` is no name",
+            "topics.o/k: `o/k` is not a name",
             "topics.o/k: properties.inputSchema must be",
             "topics.o/k: subscriptions is not known; members here are kind, properties, \
              eventSubscriptions",

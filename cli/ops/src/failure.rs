@@ -151,7 +151,8 @@ pub fn report(error: &anyhow::Error, json: bool) -> ExitCode {
     }
 }
 
-fn is_misuse(error: &anyhow::Error) -> bool {
+/// Tells whether it cannot be carried out as it was written.
+pub fn is_misuse(error: &anyhow::Error) -> bool {
     let is_name = matches!(error.downcast_ref(), Some(ClientError::Name(_)));
     is_name || error.is::<Misuse>() || error.downcast_ref::<InPart>().is_some_and(|it| it.is_misuse)
 }

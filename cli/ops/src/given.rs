@@ -64,11 +64,11 @@ pub fn whole_minutes(given: &str) -> Result<u32, String> {
 fn whole(given: &str, span: TimeSpan, unit: u64, what: &str) -> Result<u32, String> {
     let (micros, unit) = (span.0.as_micros(), u128::from(unit));
     let count = u32::try_from(micros / unit).ok().filter(|_| micros.is_multiple_of(unit));
-    count.ok_or_else(|| format!("`{given}` is no number of whole {what}"))
+    count.ok_or_else(|| format!("`{given}` is not a number of whole {what}"))
 }
 
 fn span(given: &str, unit_of_numbers: Option<&str>) -> Result<TimeSpan, String> {
-    let refused = || format!("`{given}` is no time: write 500ms, 2s, 10m, 24h or 7d");
+    let refused = || format!("`{given}` is not a time: write 500ms, 2s, 10m, 24h or 7d");
     let (number, unit) = parts(given);
     let unit = match (unit, unit_of_numbers) {
         ("", Some(unit)) => unit,
@@ -164,9 +164,9 @@ mod tests {
         }
         let table = [
             (whole_minutes("45"), "`45` has no unit: write 45s, 45m, 45h or 45d"),
-            (whole_minutes("30s"), "`30s` is no number of whole minutes: write 30m, 24h or 1d"),
-            (whole_minutes("99999999d"), "`99999999d` is no number of whole minutes: write "),
-            (whole_seconds("1ms"), "`1ms` is no number of whole seconds: write 30s, 10m or 1h"),
+            (whole_minutes("30s"), "`30s` is not a number of whole minutes: write 30m, 24h or 1d"),
+            (whole_minutes("99999999d"), "`99999999d` is not a number of whole minutes: write "),
+            (whole_seconds("1ms"), "`1ms` is not a number of whole seconds: write 30s, 10m or 1h"),
         ];
         for (read, want) in table {
             let refused = read.expect_err(want);
@@ -245,7 +245,7 @@ mod tests {
             "9999999999999999999h",
         ] {
             let refused = given.parse::<TimeSpan>().expect_err(given);
-            let want = format!("`{given}` is no time: write 500ms, 2s, 10m, 24h or 7d");
+            let want = format!("`{given}` is not a time: write 500ms, 2s, 10m, 24h or 7d");
             assert_eq!(refused, want);
         }
         for number in ["10", "1.5"] {

@@ -174,7 +174,7 @@ fn outlasts(credentials: &Credentials, time: OffsetDateTime) -> bool {
 /// Credentials that expire, as services give them. Says of broken ones only what is wrong, never what came.
 fn session(id: String, secret: String, token: String, expiry: &str) -> anyhow::Result<Credentials> {
     let expiry = OffsetDateTime::parse(expiry, &Rfc3339);
-    let expiry = expiry.context("the credentials' expiry is no time")?;
+    let expiry = expiry.context("the credentials' expiry is not a time")?;
     Ok(Credentials::new(id, secret, Some(token), Some(expiry.into()), "gridpost"))
 }
 

@@ -393,7 +393,7 @@ fn path_segment(name: &str) -> Result<&str, Misuse> {
     if !name.is_empty() && name.bytes().all(fits) {
         return Ok(name);
     }
-    Err(Misuse(format!("`{name}` is no name: names are letters, digits and hyphens")))
+    Err(Misuse(format!("`{name}` is not a name: names are letters, digits and hyphens")))
 }
 
 impl ManageApi {

@@ -61,7 +61,7 @@ pub fn pretty(document: &impl Serialize) -> String {
 }
 
 /// JSON text with two-space indents and everything else as it was: order, numbers, escapes. None when
-/// it is no JSON.
+/// it is not JSON.
 pub fn indented(json: &str) -> Option<String> {
     serde_json::from_str::<serde::de::IgnoredAny>(json).ok()?;
     let mut text = String::with_capacity(json.len() * 2);

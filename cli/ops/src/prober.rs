@@ -514,7 +514,7 @@ mod tests {
             (&[1, 2, 3], &[3, 1, 2], &[], 0),
             (&[1, 2, 3], &[1, 1, 3, 1], &[(2, 2)], 2),
             (&[1, 2, 3, 4, 5, 6], &[3], &[(1, 2), (4, 6)], 0),
-            // Accepted, but the answer was lost: it arrives and nobody misses it.
+            // Accepted, but the response was lost: the event arrives although nothing confirmed it.
             (&[1], &[1, 2], &[], 0),
             (&[1, 3], &[], &[(1, 1), (3, 3)], 0),
         ];

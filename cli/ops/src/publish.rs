@@ -108,7 +108,7 @@ pub async fn post(
     }
 }
 
-/// Counts the events of a body; `None` if it is no JSON, which a binary publish need not be.
+/// Counts the events of a body; `None` if it is not JSON, which a binary publish need not be.
 pub fn count(body: &[u8]) -> Option<usize> {
     match serde_json::from_slice(body).ok()? {
         Value::Array(events) => Some(events.len()),

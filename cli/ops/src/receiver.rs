@@ -78,7 +78,7 @@ impl Arrival {
         self.header("aeg-delivery-count")?.parse().ok()
     }
 
-    /// The events of the body; none when it is no JSON.
+    /// The events of the body; none when it is not JSON.
     pub fn events(&self) -> Vec<Value> {
         match serde_json::from_slice(&self.body) {
             Ok(Value::Array(events)) => events,

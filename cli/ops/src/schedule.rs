@@ -144,7 +144,7 @@ pub fn played(
 }
 
 /// Plays the policy of an event subscription, or another one in its place, like [`played`]. Also fails for
-/// an answer that is none.
+/// an invalid answer.
 pub fn preview(
     topic: &impl Read<Topic>,
     subscription: &impl Read<EventSubscription>,

@@ -141,7 +141,7 @@ pub fn check_url(flag: &str, output: &str, given: Option<&str>) -> Result<(), Mi
         return Ok(());
     }
     Err(Misuse(format!(
-        "{flag}: `{given}` is no URL: write https://… as the Terraform output {output} has it"
+        "{flag}: `{given}` is not a URL: write https://… as the Terraform output {output} has it"
     )))
 }
 
@@ -406,7 +406,7 @@ mod tests {
             let target = TargetArguments { manage_url, ..TargetArguments::default() };
             let refused = target.resolve().expect_err(given);
             assert!(refused.is::<Misuse>(), "{given}: {refused}");
-            assert!(refused.to_string().contains("is no URL"), "{given}: {refused}");
+            assert!(refused.to_string().contains("is not a URL"), "{given}: {refused}");
         }
         let manage_url = Some("http://127.0.0.1:7070".to_owned());
         assert!(TargetArguments { manage_url, ..TargetArguments::default() }.resolve().is_ok());

@@ -165,7 +165,8 @@ pub struct Chosen {
 
 fn date_time(given: &str) -> Result<Time, String> {
     let at = Timestamp::parse_rfc_3339(given);
-    let problem = || format!("`{given}` is no date and time: write one like 2026-01-31T08:00:00Z");
+    let problem =
+        || format!("`{given}` is not a date and time; expected one such as 2026-01-31T08:00:00Z");
     at.map(Time).ok_or_else(problem)
 }
 
@@ -560,7 +561,7 @@ mod tests {
     fn a_time_is_checked_where_it_is_given() {
         let words = ["dead-letter", "list", "--from", "soon"];
         let refused = Line::try_parse_from(words).map(|_| ()).expect_err("no time").to_string();
-        assert!(refused.contains("`soon` is no date and time"), "{refused}");
+        assert!(refused.contains("`soon` is not a date and time"), "{refused}");
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub async fn run(arguments: &DoctorArguments, output: Output) -> anyhow::Result<
     }
     let text = files::text_of(&arguments.plan, &bytes)?;
     let document = serde_json::from_str(&text)
-        .map_err(|error| Misuse(format!("{path} is no JSON: {error}")))?;
+        .map_err(|error| Misuse(format!("{path} is not JSON: {error}")))?;
     let given = Account {
         concurrency: arguments.account_concurrency,
         api_rate: arguments.api_rate,

@@ -122,7 +122,7 @@ fn body(arguments: &PublishArguments, schema: InputSchema, id: &str) -> anyhow::
         None => arguments.data.clone(),
     };
     let data: &RawValue =
-        serde_json::from_str(&data).map_err(|err| Misuse(format!("--data is no JSON: {err}")))?;
+        serde_json::from_str(&data).map_err(|err| Misuse(format!("--data is not JSON: {err}")))?;
     let data = data.get();
     let time = clock::now_rfc3339();
     let PublishArguments { event_type, subject, source, .. } = arguments;

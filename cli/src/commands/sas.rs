@@ -40,7 +40,7 @@ fn token(arguments: &SasArguments, now: Timestamp) -> Result<(String, Timestamp)
     let expires_at = match &arguments.until {
         None => now + arguments.lasts.0,
         Some(text) => Timestamp::parse_rfc_3339(text).ok_or_else(|| {
-            Misuse(format!("--until {text} is no date and time: write 2030-01-01T00:00:00Z"))
+            Misuse(format!("--until {text} is not a date and time: write 2030-01-01T00:00:00Z"))
         })?,
     };
     if expires_at <= now {

@@ -253,7 +253,7 @@ def batch_response(message_ids, answer):
         try:
             answer = json.loads(answer or "null")
         except ValueError:
-            return "the response is no JSON"
+            return "the response is not JSON"
     if answer is not None and not isinstance(answer, dict):
         return "the response is no object"
     for failure in (answer or {}).get("batchItemFailures") or []:

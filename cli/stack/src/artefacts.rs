@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use serde::Deserialize;
 
-use crate::build::Functions;
+use crate::build::{Functions, architecture};
 use gridpost_ops::failure::Misuse;
 
 /// The functions and the module of this program's release.
@@ -74,15 +74,6 @@ fn unpacked(folder: &Path, name: String) -> anyhow::Result<PathBuf> {
          (found: {found})",
         folder.display()
     )))
-}
-
-/// Returns Lambda's name of this machine's architecture.
-pub fn architecture() -> anyhow::Result<&'static str> {
-    match env::consts::ARCH {
-        "x86_64" => Ok("x86_64"),
-        "aarch64" => Ok("arm64"),
-        other => bail!("AWS Lambda runs x86_64 and arm64; this machine is {other}"),
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use serde_json::{Value, json};
 
-use crate::{artefacts::architecture, child, prerequisites::Tools, python::Environment};
+use crate::{child, prerequisites::Tools, python::Environment};
 use gridpost_ops::{home::Home, progress::Progress};
 
 /// The functions as zip files.
@@ -164,6 +164,15 @@ pub(super) fn path_with(cargo: &Path, environment: &Environment) -> anyhow::Resu
     let own = [Some(environment.programs()), cargo.parent().map(Path::to_owned)];
     let own = own.into_iter().flatten().filter(|folder| !folder.as_os_str().is_empty());
     Ok(env::join_paths(own.chain(env::split_paths(&path)))?)
+}
+
+/// Returns Lambda's name of this machine's architecture.
+pub fn architecture() -> anyhow::Result<&'static str> {
+    match env::consts::ARCH {
+        "x86_64" => Ok("x86_64"),
+        "aarch64" => Ok("arm64"),
+        other => bail!("AWS Lambda runs x86_64 and arm64; this machine is {other}"),
+    }
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 //! them and the deployment keeps the beginning of responses.
 
 use crate::{
-    attempt::{Times, Try},
     decide::NextStep,
     loaded::LoadedDelivery,
+    response::{Times, Try},
 };
 use gridpost_core::{delivery::event_set::EventSet, retry::outcome::Answer, time::Timestamp};
 

@@ -26,10 +26,11 @@ use gridpost_ports::authentication::AUTHENTICATED_WITHIN;
 
 use crate::{
     Context,
-    attempt::{AttemptResult, BESIDES_RESPONSE, Parts, Response, Try, send},
+    attempt::{BESIDES_RESPONSE, send},
     attempt_log, count, health,
     loaded::LoadedDelivery,
     rate,
+    response::{AttemptResult, Parts, Response, Try},
     slow_endpoint::Lease,
 };
 

@@ -12,8 +12,8 @@ use gridpost_core::{
 
 use crate::{
     Context,
-    attempt::{AttemptResult, Response},
     loaded::LoadedDelivery,
+    response::{AttemptResult, Response},
 };
 
 pub fn delivered(context: &Context, key: &SubscriptionKey, published_at: Timestamp, events: u64) {

@@ -14,8 +14,8 @@ use gridpost_core::{
 };
 
 use crate::{
-    attempt::{AttemptResult, Times, Try},
     loaded::LoadedDelivery,
+    response::{AttemptResult, Times, Try},
 };
 
 /// The decision about one delivery.

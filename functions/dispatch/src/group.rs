@@ -18,11 +18,11 @@ use gridpost_ports::{Result, configuration::Owner};
 
 use crate::{
     Context,
-    handler::Report,
     late_response::Late,
     load::{Loaded, load},
     loaded::{LoadedDelivery, Received, Settled, catch_up, lane_of, without_bodies},
     planned::{PlannedDelivery, carry_out_all, plan_all},
+    report::Report,
     requests::{Admitted, attempts},
     settle,
 };

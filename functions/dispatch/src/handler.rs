@@ -18,14 +18,15 @@ use gridpost_core::{
     subscription::SubscriptionKey,
     time::Timestamp,
 };
-use gridpost_ports::{PortError, Record, guard::guarded};
-use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use gridpost_ports::{Record, guard::guarded};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 use uuid::Uuid;
 
 use crate::{
     Context, group,
     late_response::{self, Late},
-    loaded::{Disposition, Received, Settled, SettledRecord, without_bodies},
+    loaded::{Received, SettledRecord, without_bodies},
+    report::Report,
     settle,
 };
 
@@ -102,45 +103,6 @@ async fn one_group(group: Vec<Received>, report: &Report<'_>) -> Vec<Late> {
             report.all_failed(records, &error).await;
             Vec::new()
         }
-    }
-}
-
-/// Collects the results of records.
-pub struct Report<'c> {
-    pub context: &'c Context,
-    /// Receives the records that SQS may delete.
-    pub deletable: UnboundedSender<Record>,
-    pub deadline: Timestamp,
-}
-
-impl Report<'_> {
-    /// Reports one record. SQS keeps every record that is not reported as deletable.
-    pub async fn one(&self, record: Record, settled: Settled) {
-        self.all(vec![(record, settled)]).await;
-    }
-
-    pub async fn all(&self, settled: Vec<SettledRecord>) {
-        let mut failed = Vec::new();
-        for (record, settled) in settled {
-            match settled {
-                // The receiver lives as long as the batch.
-                Ok(Disposition::Delete) => drop(self.deletable.send(record)),
-                Ok(Disposition::Keep) => {}
-                Err(error) => failed.push((record, error)),
-            }
-        }
-        join_all(failed.iter().map(|(record, error)| self.failed(record, error))).await;
-    }
-
-    /// Reports that none of these records was settled.
-    pub async fn all_failed(&self, records: Vec<Record>, error: &PortError) {
-        join_all(records.iter().map(|record| self.failed(record, error))).await;
-    }
-
-    async fn failed(&self, record: &Record, error: &PortError) {
-        let (id, error) = (&record.message_id, chain(error));
-        tracing::warn!(message.id = %id, %error, "failed to settle a record; it comes back");
-        settle::retry_soon(self.context, record).await;
     }
 }
 

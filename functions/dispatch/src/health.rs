@@ -26,10 +26,9 @@ use gridpost_ports::{Dice, EndpointHealths, PortError, Result, Saved};
 use uuid::Uuid;
 
 use crate::{
-    Context,
-    attempt::{Response, Times},
-    count,
+    Context, count,
     loaded::LoadedDelivery,
+    response::{Response, Times},
 };
 
 /// How long a health is cached at most.

@@ -20,9 +20,9 @@ use uuid::Uuid;
 
 use crate::{
     Context,
-    attempt::{LateAnswer, Times},
     attempt_log::duration_ms,
     health,
+    response::{LateAnswer, Times},
     settle::{self, Marked},
 };
 

@@ -33,8 +33,10 @@ pub mod loaded;
 pub mod payload;
 pub mod planned;
 pub mod rate;
+pub mod report;
 pub mod requests;
 pub mod resources;
+pub mod response;
 pub mod settle;
 pub mod slow_endpoint;
 

@@ -14,10 +14,9 @@ use gridpost_core::{
 use gridpost_ports::{Result, configuration::Owner};
 
 use crate::{
-    Context,
-    handler::Report,
-    health,
+    Context, health,
     loaded::{LoadedDelivery, SettledRecord},
+    report::Report,
     settle::{self, Wait},
     slow_endpoint,
 };

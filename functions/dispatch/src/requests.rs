@@ -16,14 +16,15 @@ use gridpost_ports::{PortError, Result, authentication::AUTHENTICATED_WITHIN, gu
 use crate::{
     Context,
     acquire::{self, Acquired},
-    attempt::{BESIDES_RESPONSE, Response, send},
+    attempt::{BESIDES_RESPONSE, send},
     bisect::{self, Batch},
     decide::{NextStep, Verdict, decide},
-    handler::Report,
     health,
     late_response::Late,
     loaded::{LoadedDelivery, SettledRecord, without_bodies},
     planned::carry_out,
+    report::Report,
+    response::Response,
     settle::{self, Wait},
     slow_endpoint::{self, Lease},
 };

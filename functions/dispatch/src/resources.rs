@@ -18,7 +18,7 @@ use gridpost_core::{
 };
 use gridpost_ports::ResourceClient;
 
-use crate::{Context, attempt::AttemptResult, loaded::LoadedDelivery};
+use crate::{Context, loaded::LoadedDelivery, response::AttemptResult};
 
 const NONE_ALLOWED: &str =
     "this deployment may deliver to no AWS resource: set resource_destinations";

@@ -23,12 +23,11 @@ use gridpost_core::{
 use gridpost_ports::{Outgoing, PortError, Record, Result, Saved};
 
 use crate::{
-    Context,
-    attempt::{Response, Times, Try},
-    attempt_log, count,
+    Context, attempt_log, count,
     decide::{NextStep, Verdict},
     loaded::{Disposition, LoadedDelivery, Settled},
     payload,
+    response::{Response, Times, Try},
 };
 
 pub use end::drop_delivery;

@@ -26,8 +26,8 @@ use uuid::Uuid;
 
 use crate::{
     Context,
-    attempt::{AttemptResult, Response},
     loaded::LoadedDelivery,
+    response::{AttemptResult, Response},
     settle::Wait,
 };
 

@@ -73,7 +73,7 @@ pub trait Transport: Sync {
 /// Why a call failed, where the API did not refuse it.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    #[error("`{0}` is no name: names are letters, digits and hyphens")]
+    #[error("`{0}` is not a name: names are letters, digits and hyphens")]
     Name(String),
     #[error(
         "{method} {url} answered {status} with another document than is expected. The deployment may be of \

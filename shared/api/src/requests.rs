@@ -235,3 +235,18 @@ pub struct ExplainInput {
     #[schema(required = true)]
     pub event: Option<Value>,
 }
+/// Types that stand for requests in schemas: each has `all` or another choice.
+pub mod choice {
+
+    use crate::schema::stand_in::{all_or, stand_ins};
+
+    stand_ins! {
+        ParkedInput = all_or::<super::ParkedInput>(&["ids", "topic", "eventSubscription"]),
+            with super::ParkedInput;
+        PurgeDeadLettersInput = all_or::<super::PurgeDeadLettersInput>(
+            &["from", "to", "reason", "eventType", "eventId", "redriven"]
+        ), with super::PurgeDeadLettersInput;
+        PurgeInput = all_or::<super::PurgeInput>(&["ids"]), with super::PurgeInput;
+        ResendInput = all_or::<super::ResendInput>(&["ids"]), with super::ResendInput;
+    }
+}

@@ -98,7 +98,6 @@ pub mod stand_in {
     };
 
     use super::*;
-    use crate::requests;
 
     macro_rules! stand_ins {
         ($($name:ident = $schema:expr $(, with $type:ty)?;)*) => {$(
@@ -106,19 +105,22 @@ pub mod stand_in {
             #[derive(Debug)]
             pub enum $name {}
 
-            impl PartialSchema for $name {
-                fn schema() -> RefOr<Schema> {
+            impl utoipa::PartialSchema for $name {
+                fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
                     $schema.into()
                 }
             }
 
-            impl ToSchema for $name {
-                $(fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+            impl utoipa::ToSchema for $name {
+                $(fn schemas(
+                    schemas: &mut Vec<(String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)>,
+                ) {
                     <$type>::schemas(schemas);
                 })?
             }
         )*};
     }
+    pub(crate) use stand_ins;
 
     stand_ins! {
         DelayReason = one_of::<retry::DelayReason>();
@@ -141,13 +143,6 @@ pub mod stand_in {
         Succeeded = of(Type::String).enum_values(Some(["Succeeded"]));
         True = of(Type::Boolean).enum_values(Some([true]));
         NumberOrFlag = of(SchemaType::from_iter([Type::Number, Type::Boolean]));
-        ParkedInput = all_or::<requests::ParkedInput>(&["ids", "topic", "eventSubscription"]),
-            with requests::ParkedInput;
-        PurgeDeadLettersInput = all_or::<requests::PurgeDeadLettersInput>(
-            &["from", "to", "reason", "eventType", "eventId", "redriven"]
-        ), with requests::PurgeDeadLettersInput;
-        PurgeInput = all_or::<requests::PurgeInput>(&["ids"]), with requests::PurgeInput;
-        ResendInput = all_or::<requests::ResendInput>(&["ids"]), with requests::ResendInput;
     }
 
     fn of(schema_type: impl Into<SchemaType>) -> ObjectBuilder {
@@ -160,7 +155,7 @@ pub mod stand_in {
     }
 
     /// Returns the schema of a request that has either `all` or some of those other members.
-    fn all_or<T: ToSchema>(others: &[&str]) -> AllOfBuilder {
+    pub(crate) fn all_or<T: ToSchema>(others: &[&str]) -> AllOfBuilder {
         let having = |name: &str| ObjectBuilder::new().required(name);
         let some = others.iter().fold(AnyOfBuilder::new(), |any, name| any.item(having(name)));
         let choice = OneOfBuilder::new().item(having("all")).item(some);

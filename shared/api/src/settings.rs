@@ -77,7 +77,7 @@ pub struct Setting {
     pub example: &'static str,
     /// The types of the object around it, or the delivery profiles, that have it; empty: all.
     pub of: &'static [&'static str],
-    /// The meaning of each choice, by its name. The empty name stands for none.
+    /// The meaning of each choice, by its name. The empty name means "not set".
     pub words: &'static [(&'static str, &'static str)],
     /// Its flag and the name of the flag's value. Settings of several profiles or types may share one.
     flag: &'static str,
@@ -294,8 +294,8 @@ impl Setting {
         parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Returns the names of a choice, each with its meaning. The empty name stands for none, where it may
-    /// be left out.
+    /// Returns the names of a choice, each with its meaning. The empty name means "not set", where
+    /// the setting may be left out.
     pub fn choices(&self) -> Vec<(&'static str, String)> {
         let word = |name: &str| self.words.iter().find(|(known, _)| *known == name);
         let none = word("").map(|(_, word)| (*word).to_owned());

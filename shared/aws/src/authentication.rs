@@ -103,7 +103,7 @@ impl SecretReader for AwsSecrets {
         let found = name.parse::<Arn>().ok();
         let found = found.and_then(|arn| Service::of(&arn).map(|service| (service, arn)));
         let Some((service, arn)) = found else {
-            let reason = "its name is no ARN of Secrets Manager or of a parameter";
+            let reason = "its name is not an ARN of Secrets Manager or of a parameter";
             return Err(PortError::new("reading a secret", reason));
         };
         let body = service.body(name);

@@ -110,7 +110,7 @@ struct Line {
 fn hour<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
     let text = String::deserialize(deserializer)?;
     let at = Timestamp::parse_rfc_3339(&text).map(Timestamp::hour);
-    at.ok_or_else(|| serde::de::Error::custom("the publish hour is no date and time"))
+    at.ok_or_else(|| serde::de::Error::custom("the publish hour is not a date and time"))
 }
 
 impl Ledger {

@@ -302,7 +302,7 @@ mod tests {
     /// Cargo sets its name and its version for tests.
     #[test]
     fn a_setting_that_can_not_be_read_stops_the_start() {
-        let wrong = parsed_or::<u32>("CARGO_PKG_NAME", 7).expect_err("it is no number");
+        let wrong = parsed_or::<u32>("CARGO_PKG_NAME", 7).expect_err("it is not a number");
         let said = wrong.to_string();
         assert!(said.contains("CARGO_PKG_NAME") && said.contains("gridpost-runtime"), "{said}");
         assert_eq!(

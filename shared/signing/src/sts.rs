@@ -178,7 +178,7 @@ fn is_code(text: &str) -> bool {
 
 fn life(call: &str, expiration: &str, now: Timestamp) -> Result<Duration, NoToken> {
     let ends = OffsetDateTime::parse(expiration.trim(), &Rfc3339)
-        .map_err(|_| unusable(call, "its expiration is no time"))?;
+        .map_err(|_| unusable(call, "its expiration is not a time"))?;
     let ends_ms = i64::try_from(ends.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX);
     let left_ms = u64::try_from(ends_ms.saturating_sub(now.as_millis())).unwrap_or(0);
     Ok(Duration::from_millis(left_ms))

@@ -134,7 +134,7 @@ pub async fn stored(
         let object = s3.get_object().bucket(bucket).key(key).send().await?;
         let content_type = object.content_type().unwrap_or_default().to_owned();
         let bytes = object.body.collect().await?.to_vec();
-        let text = String::from_utf8(bytes).with_context(|| format!("{key} is no text"))?;
+        let text = String::from_utf8(bytes).with_context(|| format!("{key} is not text"))?;
         objects.push((key.to_owned(), content_type, text));
     }
     Ok(objects)

@@ -142,7 +142,7 @@ impl Draft {
         let mut problems = Placed::default();
         let read: Result<&RawValue, _> = serde_json::from_str(text);
         match read {
-            Err(error) => problems.add(WHOLE, format!("That is no JSON: {error} of the text")),
+            Err(error) => problems.add(WHOLE, format!("That is not JSON: {error} of the text")),
             Ok(_) => {
                 if let Err(error) = check(topic, text) {
                     problems.add(WHOLE, error.to_string());
@@ -172,7 +172,7 @@ fn values(schema: &str, typed: &Fields, problems: &mut Placed) -> BTreeMap<Strin
             true => match serde_json::from_str::<&RawValue>(given) {
                 Ok(json) => json.get().to_owned(),
                 Err(error) => {
-                    let told = format!("{} is no JSON: {error} of the text", member.name);
+                    let told = format!("{} is not JSON: {error} of the text", member.name);
                     problems.add(&field(member.name), told);
                     continue;
                 }

@@ -58,7 +58,7 @@ fn container_url(environment: &Environment) -> anyhow::Result<Option<String>> {
         return Ok(Some(format!("{CONTAINER}/{}", path.trim_start_matches('/'))));
     }
     let Some(url) = environment.get("AWS_CONTAINER_CREDENTIALS_FULL_URI") else { return Ok(None) };
-    let parsed = url::Url::parse(url).context("AWS_CONTAINER_CREDENTIALS_FULL_URI is no URL")?;
+    let parsed = url::Url::parse(url).context("AWS_CONTAINER_CREDENTIALS_FULL_URI is not a URL")?;
     let is_known = parsed.host_str().is_some_and(|host| CONTAINER_HOSTS.contains(&host));
     if parsed.scheme() != "https" && !is_known && !is_loopback(url) {
         bail!("AWS_CONTAINER_CREDENTIALS_FULL_URI would give credentials without TLS");
@@ -97,7 +97,7 @@ impl Instance {
             .timeout(INSTANCE_ANSWER_MAX);
         let (status, token) = match send(token, true).await {
             Err(error) if error.is_builder() => {
-                return Err(error).context("AWS_EC2_METADATA_SERVICE_ENDPOINT is no URL");
+                return Err(error).context("AWS_EC2_METADATA_SERVICE_ENDPOINT is not a URL");
             }
             Err(_) => return Ok(None),
             Ok(answer) => answer,

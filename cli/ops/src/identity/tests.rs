@@ -433,7 +433,7 @@ async fn a_service_that_does_not_answer_is_told_without_its_url() {
     // Whether there is an instance is asked once.
     assert_eq!(service.asked().len(), asked + 1);
     let told = failure(&instance("169.254.169.254"), None).await;
-    assert!(told.starts_with("AWS_EC2_METADATA_SERVICE_ENDPOINT is no URL"), "{told}");
+    assert!(told.starts_with("AWS_EC2_METADATA_SERVICE_ENDPOINT is not a URL"), "{told}");
 }
 
 #[tokio::test]

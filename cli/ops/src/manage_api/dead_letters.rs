@@ -188,7 +188,7 @@ pub fn until_counted(choice: LetterChoice, now: Timestamp) -> LetterChoice {
     let counted = Timestamp::from_millis(now.as_millis() - SETTLED_MS);
     let asked = choice.to.as_deref().map(Timestamp::parse_rfc_3339);
     match asked {
-        // One that is no time is the server's to refuse.
+        // One that is not a time is the server's to refuse.
         Some(None) => choice,
         Some(Some(asked)) if asked <= counted => choice,
         Some(Some(_)) | None => LetterChoice { to: Some(counted.to_iso_8601()), ..choice },

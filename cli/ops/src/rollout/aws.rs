@@ -52,7 +52,7 @@ impl Account for Aws {
             let page = self.functions.call_path("ListVersionsByFunction", "GET", &path, None);
             let Some(page) = if_found(page.await)? else { return Ok(None) };
             let of_page = page["Versions"].as_array().into_iter().flatten();
-            // $LATEST is no number.
+            // $LATEST is not a number.
             versions.extend(of_page.filter_map(|it| it["Version"].as_str()?.parse::<u64>().ok()));
             match page["NextMarker"].as_str().filter(|marker| !marker.is_empty()) {
                 Some(marker) => {

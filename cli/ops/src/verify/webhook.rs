@@ -82,7 +82,7 @@ impl Webhook {
         // The URL has a token: it is not repeated.
         let url = url.ok_or_else(|| {
             Misuse(
-                "--webhook is no URL: write the output webhook_url of infra/modules/verify"
+                "--webhook is not a URL: write the output webhook_url of infra/modules/verify"
                     .to_owned(),
             )
         })?;

@@ -82,7 +82,7 @@ pub(super) async fn run(arguments: TestArguments, common: &Common) -> anyhow::Re
 
 fn offline(schema: &str, document: Value, events: &RawValue) -> anyhow::Result<TestResult> {
     let input_schema: InputSchema = serde_json::from_value(json!(schema)).map_err(|_| {
-        Misuse(format!("`{schema}` is no schema: write EventGridSchema or CloudEventSchemaV1_0"))
+        Misuse(format!("`{schema}` is not a schema: write EventGridSchema or CloudEventSchemaV1_0"))
     })?;
     let mut filter = document.clone();
     filter["events"] = json!([]);

@@ -12,8 +12,8 @@ use gridpost_api::{
     },
     document::{Code, Problems, quoted},
     error::ErrorCode,
-    requests::PurgeDeadLettersInput,
-    schema::{List, stand_in},
+    requests::{PurgeDeadLettersInput, choice},
+    schema::List,
 };
 use gridpost_core::{
     delivery::{
@@ -318,7 +318,7 @@ struct Purged {
     path = "/topics/{topic}/eventSubscriptions/{name}/deadLetters:purge",
     operation_id = "purgeDeadLetters",
     params(InSubscription, Paging),
-    request_body = stand_in::PurgeDeadLettersInput,
+    request_body = choice::PurgeDeadLettersInput,
     responses(
         (status = 200, body = DeadLettersPurged,
             description = "What one request got through; POST the same to nextLink for more."),

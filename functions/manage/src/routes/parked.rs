@@ -8,8 +8,8 @@ use std::{collections::BTreeSet, time::Duration};
 use futures::{StreamExt, stream};
 use gridpost_api::{
     delivery::WaitingDelivery,
-    requests::ParkedInput,
-    schema::{List, stand_in},
+    requests::{ParkedInput, choice},
+    schema::List,
     waiting::{
         self, HandledDelivery, HandledDeliveryList, ParkedDelivery, ParkedList, ParkedResult,
         UnreadableDelivery,
@@ -152,7 +152,7 @@ pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
     path = "/parked:release",
     operation_id = "releaseParked",
     params(Paging),
-    request_body = stand_in::ParkedInput,
+    request_body = choice::ParkedInput,
     responses(
         (status = 200, body = HandledDeliveryList,
             description = "What became of each; the same request to nextLink goes on."),
@@ -169,7 +169,7 @@ pub(super) async fn release(context: InContext, sent: Sent) -> Answer {
     path = "/parked:cancel",
     operation_id = "cancelParked",
     params(Paging),
-    request_body = stand_in::ParkedInput,
+    request_body = choice::ParkedInput,
     responses(
         (status = 200, body = HandledDeliveryList,
             description = "What became of each; the same request to nextLink goes on."),

@@ -9,8 +9,7 @@ use futures::{StreamExt, stream};
 use gridpost_api::{
     document::quoted,
     error::ErrorCode,
-    requests::{PurgeInput, ResendInput},
-    schema::stand_in,
+    requests::{PurgeInput, ResendInput, choice},
     waiting::{
         Handled, HandledMessage, HandledResult, MovedBy, PoisonKind, PoisonList, PoisonMessage,
         PoisonShown,
@@ -240,7 +239,7 @@ fn document(message: &Poisoned, content: &Content, shards: usize) -> PoisonMessa
     post,
     path = "/poison:resend",
     operation_id = "resendPoison",
-    request_body = stand_in::ResendInput,
+    request_body = choice::ResendInput,
     responses(
         (status = 200, description = "What became of each.", body = Handled),
         Refused, NotDocument
@@ -256,7 +255,7 @@ pub(super) async fn resend(context: InContext, sent: Sent) -> Answer {
     post,
     path = "/poison:purge",
     operation_id = "purgePoison",
-    request_body = stand_in::PurgeInput,
+    request_body = choice::PurgeInput,
     responses(
         (status = 200, description = "What became of each.", body = Handled),
         Refused, NotDocument

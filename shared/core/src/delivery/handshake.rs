@@ -137,7 +137,7 @@ fn advice(
     }
 }
 
-/// Returns the requests per minute that `WebHook-Allowed-Rate` allows; `None` if it is no number.
+/// Returns the requests per minute that `WebHook-Allowed-Rate` allows; `None` if it is not a number.
 ///
 /// Source: CloudEvents, "HTTP 1.1 Web Hooks", section 4.2.2.
 pub fn allowed_rate(headers: &HeaderMap) -> Option<NonZeroU32> {
@@ -195,8 +195,8 @@ fn no_code(response: Response<'_>, code: &str) -> String {
         Err(_) if body.trim_ascii_start().starts_with(b"<") => {
             "HTML or XML, not JSON: something other than the receiver may have answered".to_owned()
         }
-        Err(_) if has_code => "the code in a body that is no JSON".to_owned(),
-        Err(error) => format!("a body that is no JSON ({error})"),
+        Err(_) if has_code => "the code in a body that is not JSON".to_owned(),
+        Err(error) => format!("a body that is not JSON ({error})"),
     }
 }
 

@@ -8,7 +8,7 @@
 //!
 //! | body | what follows |
 //! |---|---|
-//! | empty, or text that is no JSON object or array (`OK`, a page) | all are delivered |
+//! | empty, or text that is not a JSON object or array (`OK`, a page) | all are delivered |
 //! | an array, or bytes that are no UTF-8 text | all are retried |
 //! | one with a `Content-Encoding` other than `identity`, which is not read | all are retried |
 //! | a JSON object without `results` | all are delivered |

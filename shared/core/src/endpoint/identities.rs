@@ -27,7 +27,7 @@ pub struct Identities {
 
 /// A setting of identities that can't be read.
 #[derive(Debug, thiserror::Error)]
-#[error("is no JSON object with own, roles and audiences")]
+#[error("is not a JSON object with own, roles and audiences")]
 pub struct IdentitiesError(#[source] serde_json::Error);
 
 impl FromStr for Identities {

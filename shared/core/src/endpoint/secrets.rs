@@ -32,7 +32,7 @@ pub struct EntraClient {
 
 /// A setting of secrets that can't be read.
 #[derive(Debug, thiserror::Error)]
-#[error("is no JSON object with hosts and entra")]
+#[error("is not a JSON object with hosts and entra")]
 pub struct ClientSecretsError(#[source] serde_json::Error);
 
 impl FromStr for ClientSecrets {

@@ -6,8 +6,7 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
@@ -189,26 +188,6 @@ pub fn decode(object: &[u8], message_bytes_max: usize) -> Result<Packed<'static>
     let Stored { id, time, revision, trace_parent, recipients, .. } = stored;
     let acceptance = Acceptance { id, time, revision, trace_parent };
     Ok(Packed::new(acceptance, recipients, bodies, message_bytes_max))
-}
-
-/// Writes ascending positions as bits in base64, the lowest of a byte first.
-pub(super) fn write_positions<S: Serializer>(
-    positions: &[usize],
-    to: S,
-) -> Result<S::Ok, S::Error> {
-    let mut bits = vec![0; positions.last().map_or(0, |last| last / 8 + 1)];
-    positions.iter().for_each(|position| bits[position / 8] |= 1 << (position % 8));
-    to.serialize_str(&STANDARD.encode(bits))
-}
-
-/// Reads positions from bits in base64.
-pub(super) fn read_positions<'de, 'm, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Cow<'m, [usize]>, D::Error> {
-    // A recipient without events is refused.
-    let bits = STANDARD.decode(String::deserialize(from)?).unwrap_or_default();
-    let set = |position: &usize| bits[position / 8] & (1 << (position % 8)) != 0;
-    Ok((0..bits.len() * 8).filter(set).collect())
 }
 
 #[cfg(test)]

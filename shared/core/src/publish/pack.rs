@@ -2,15 +2,13 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::{
-    fan_out::{read_positions, write_positions},
-    matching::Match,
-};
+use super::matching::Match;
 use crate::{
     delivery::{
         Delivery, batch::Form, dead_letter::ATTRIBUTES_BYTES_ROOMY, hashed_id, queue_text_bytes,
@@ -51,6 +49,21 @@ pub struct Recipient<'m> {
     /// request, in base64: 834 bytes for 5,000 of them.
     #[serde(serialize_with = "write_positions", deserialize_with = "read_positions")]
     pub events: Cow<'m, [usize]>,
+}
+
+/// Writes ascending positions as bits in base64, the lowest of a byte first.
+fn write_positions<S: Serializer>(positions: &[usize], to: S) -> Result<S::Ok, S::Error> {
+    let mut bits = vec![0; positions.last().map_or(0, |last| last / 8 + 1)];
+    positions.iter().for_each(|position| bits[position / 8] |= 1 << (position % 8));
+    to.serialize_str(&STANDARD.encode(bits))
+}
+
+/// Reads positions from bits in base64.
+fn read_positions<'de, 'm, D: Deserializer<'de>>(from: D) -> Result<Cow<'m, [usize]>, D::Error> {
+    // A recipient without events is refused.
+    let bits = STANDARD.decode(String::deserialize(from)?).unwrap_or_default();
+    let set = |position: &usize| bits[position / 8] & (1 << (position % 8)) != 0;
+    Ok((0..bits.len() * 8).filter(set).collect())
 }
 
 impl<'m> Recipient<'m> {

@@ -38,7 +38,7 @@ pub enum TokenError {
     )]
     Malformed(&'static str),
     #[error(
-        "the SAS token's expiry {0} is no date and time; write it in UTC, such as \
+        "the SAS token's expiry {0} is not a date and time; write it in UTC, such as \
          2030-01-01T00:00:00Z, '2030-01-01 00:00:00+00:00' or '1/1/2030 12:00:00 AM'"
     )]
     Expiry(String),
@@ -80,7 +80,7 @@ impl<'a> Token<'a> {
         let signature: Vec<u8> = percent_decode_str(signature).collect();
         let signature = STANDARD
             .decode(signature)
-            .map_err(|_| Malformed("has a signature that is no base64"))?;
+            .map_err(|_| Malformed("has a signature that is not base64"))?;
         Ok(Self {
             signed: &text[..text.rfind("&s=").unwrap_or(0)],
             signature,
@@ -287,8 +287,8 @@ mod tests {
             ("r=a&e=2030-01-01T00%3A00%3A00Z", "has no '&s='"),
             ("r=a&e=2030-01-01T00%3A00%3A00Z&s=AA%3D%3D&x=1", "more than its three members"),
             ("r=%FF&e=2030-01-01T00%3A00%3A00Z&s=AA%3D%3D", "resource that is not UTF-8"),
-            ("r=a&e=2030-01-01T00%3A00%3A00Z&s=!", "signature that is no base64"),
-            ("r=a&e=tomorrow&s=AA%3D%3D", "expiry \"tomorrow\" is no date and time"),
+            ("r=a&e=2030-01-01T00%3A00%3A00Z&s=!", "signature that is not base64"),
+            ("r=a&e=tomorrow&s=AA%3D%3D", "expiry \"tomorrow\" is not a date and time"),
         ];
         for (text, want) in table {
             let error = Token::parse(text).expect_err(text).to_string();

@@ -73,7 +73,7 @@ impl FromStr for Answering {
             .ok_or_else(|| format!("`{status}` is neither `never` nor a status from 200 to 599"))?;
         let of_seconds = seconds.parse().ok().filter(|it| (0.0..=SECONDS_MAX).contains(it));
         let seconds = of_seconds.ok_or_else(|| {
-            format!("`{seconds}` is no number of seconds from 0 to {SECONDS_MAX}")
+            format!("`{seconds}` is not a number of seconds from 0 to {SECONDS_MAX}")
         })?;
         Ok(Self::Status { status, after: Duration::from_secs_f64(seconds) })
     }
@@ -131,7 +131,7 @@ mod tests {
             ("always", "`always`"),
             ("199", "`199`"),
             ("600", "`600`"),
-            ("200@", "`` is no number"),
+            ("200@", "`` is not a number"),
             ("200@-1", "`-1`"),
             ("200@601", "`601`"),
             ("200@NaN", "`NaN`"),

@@ -64,7 +64,7 @@ fn event_grid_rows(topic: &Topic<'_>) -> Vec<Row> {
         ("one object", good().to_string(), 400, &["array"]),
         ("no object", json!([good(), 7]).to_string(), 400, &["1"]),
         ("a member too many", with("colour", json!("red")), 400, &["1", "colour"]),
-        ("an id that is no text", with("id", json!(true)), 400, &["1", "id"]),
+        ("an id that is not text", with("id", json!(true)), 400, &["1", "id"]),
         ("no subject", without("subject"), 400, &["1", "subject"]),
         ("no type", without("eventType"), 400, &["1", "eventType"]),
         ("no time", with("eventTime", json!("yesterday")), 400, &["1", "eventTime"]),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use gridpost_stack::artefacts::architecture;
+use gridpost_stack::build::architecture;
 use gridpost_stack::child;
 use tokio::process::Command;
 

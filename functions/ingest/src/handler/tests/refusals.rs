@@ -55,7 +55,7 @@ async fn refusals() {
         (
             401,
             "Unauthorized/TokenMalformed",
-            "signature that is no base64",
+            "signature that is not base64",
             with(with(good(), "aeg-sas-key", ""), "aeg-sas-token", "r=a&e=b&s=c"),
         ),
         (

@@ -155,7 +155,7 @@ fn partition_key_table() {
         ("of the event", dynamic("data.k"), r#"{"id":"1","data":{"k":"v"}}"#, "v"),
         ("missing: its id", dynamic("data.k"), r#"{"id":"1"}"#, "1"),
         ("no id: the delivery's", None, r#"{"a":1}"#, "delivery-0"),
-        ("an id that is no text", None, r#"{"id":5}"#, "delivery-0"),
+        ("an id that is not text", None, r#"{"id":5}"#, "delivery-0"),
         ("empty", None, r#"{"id":""}"#, "delivery-0"),
     ];
     for (row, source, event, want) in table {

@@ -1,3 +1,4 @@
+use base64::{Engine, engine::general_purpose::STANDARD};
 use std::{collections::BTreeSet, sync::Arc};
 
 use proptest::prelude::*;

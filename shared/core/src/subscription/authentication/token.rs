@@ -163,7 +163,7 @@ pub fn read(status: u16, body: &[u8], now: Timestamp) -> Result<Token, NoToken> 
     }
     let unusable = |why| Err(NoToken::Unusable { status, why });
     if !answer.is_object() {
-        return unusable("its body is no JSON object");
+        return unusable("its body is not a JSON object");
     }
     let Some(token) = answer.get("access_token").and_then(Value::as_str) else {
         return unusable("access_token is missing");
@@ -285,8 +285,8 @@ mod tests {
     fn what_is_no_token_is_said_and_never_repeated() {
         let long = "t".repeat(TOKEN_BYTES_MAX + 1);
         let table = [
-            (200, "hush".to_owned(), "without a usable token: its body is no JSON object"),
-            (200, "[\"hush\"]".to_owned(), "its body is no JSON object"),
+            (200, "hush".to_owned(), "without a usable token: its body is not a JSON object"),
+            (200, "[\"hush\"]".to_owned(), "its body is not a JSON object"),
             (200, "{\"token\": \"hush\"}".to_owned(), "access_token is missing"),
             (200, json!({"access_token": 5}).to_string(), "access_token is missing"),
             (200, json!({"access_token": ""}).to_string(), "characters"),
