@@ -504,7 +504,7 @@ async fn hostile_token_endpoints_change_nothing_but_their_own_outcome() {
     subscribe_with_tokens(&fixture, "safe", &issuer, CLIENT.1).await;
     let before = issuer.state().seen.len();
     let table = [
-        (200, "<html>", "no JSON object"),
+        (200, "<html>", "not a JSON object"),
         (200, r#"{"access_token": "a\r\nx-evil: 1", "token_type": "Bearer"}"#, "characters"),
         (200, r#"{"access_token": 7}"#, "missing"),
         (307, "", "answered 307"),

@@ -199,8 +199,8 @@ mod tests {
             (SECRET, 400, denied, "status 400 AccessDeniedException"),
             (SECRET, 200, r#"{"SecretBinary": "hush"}"#, "it has no text"),
             (SECRET, 500, "hush", "status 500"),
-            ("arn:aws:s3:::hush", 200, "{}", "no ARN of Secrets Manager"),
-            ("env:X", 200, "{}", "no ARN of Secrets Manager"),
+            ("arn:aws:s3:::hush", 200, "{}", "not an ARN of Secrets Manager"),
+            ("env:X", 200, "{}", "not an ARN of Secrets Manager"),
         ];
         for (arn, status, answer, want) in table {
             let client = Arc::new(Answering(status, answer, Mutex::default()));
