@@ -68,7 +68,7 @@ fn bodies_are_judged_and_what_is_wrong_is_named() {
         (b"{\"validationResponse\": \"\xe4\"}".to_vec(), '?', "not UTF-8"),
         (b"\x1f\x8b\x08\x00".to_vec(), '?', "compressed (\"gzip\")"),
         (b"".to_vec(), '?', "an empty body"),
-        (b"OK".to_vec(), '?', "no JSON (expected value at line 1 column 1)"),
+        (b"OK".to_vec(), '?', "not JSON (expected value at line 1 column 1)"),
         (b"{}".to_vec(), '?', "an object without validationResponse"),
         (b"null".to_vec(), '?', "null, not an object"),
         (b"true".to_vec(), '?', "a boolean, not an object"),
