@@ -1,11 +1,18 @@
 //! A new topic, by a form.
 
+use std::collections::BTreeMap;
+
 use axum::Form;
 use axum::extract::State;
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use gridpost_api::client::Condition;
+use gridpost_api::{
+    client::Condition,
+    document::quoted,
+    topic::{IdempotencySettings, Mapping, TopicInput, TopicPatch, TopicSettings},
+};
 use maud::{Markup, html};
-use serde_json::{Map, Value, json};
+use serde::de::DeserializeOwned;
 
 use super::App;
 use super::edit::notice;
@@ -13,6 +20,7 @@ use super::failure::{self, Answer};
 use super::form::placed::Placed;
 use super::form::view::{Text, View};
 use super::form::{Fields, Posted, meant, meant_value, written};
+use super::made::value;
 use super::page::{Frame, Tab, topic_url};
 use super::subscribe::about_name;
 use gridpost_ops::failure::Refusal;
@@ -22,7 +30,8 @@ pub(super) const URL: &str = "/create-topic";
 /// How long keys of publishes are heeded.
 const WINDOW: &str = "idempotency.windowInSeconds";
 
-const MAPPING: &str = "inputSchemaMapping";
+/// The parts of a mapping's member.
+const PARTS: [&str; 2] = ["sourceField", "defaultValue"];
 
 /// Members of Event Grid's envelope that a publisher's own schema can be mapped to, and whether each may
 /// have a default.
@@ -44,14 +53,14 @@ pub(super) async fn create(
     Form(pairs): Form<Vec<(String, String)>>,
 ) -> Answer<Response> {
     let fields = Posted::of(pairs).fields;
+    let (document, problems) = document(&fields);
+    if !problems.is_empty() {
+        let page = render(&app, &fields, &problems, &html! {});
+        return Ok((StatusCode::BAD_REQUEST, page).into_response());
+    }
     let name = fields.get("name").trim();
-    let error = match app
-        .api
-        .clone()
-        .only_if(Some(Condition::IsNew))
-        .put_topic(name, &document(&fields))
-        .await
-    {
+    let api = app.api.clone().only_if(Some(Condition::IsNew));
+    let error = match api.put_topic(name, &document).await {
         Ok(_) => {
             let url = format!("{}?done=created", topic_url(name));
             return Ok(Redirect::to(&url).into_response());
@@ -64,40 +73,57 @@ pub(super) async fn create(
     Ok((failure::status(&error), render(&app, &fields, &problems, &notice)).into_response())
 }
 
-pub(super) fn document(fields: &Fields) -> Value {
-    let given = |name: &str| Some(fields.get(name).trim()).filter(|text| !text.is_empty());
-    let mut document = json!({"properties": {}});
-    if let Some(kind) = given("kind") {
-        document["kind"] = json!(kind);
-    }
-    for name in ["inputSchema", "deliveryProfile"] {
-        if let Some(value) = given(name) {
-            document["properties"][name] = json!(value);
-        }
-    }
-    if fields.is_on("disableLocalAuth") {
-        document["properties"]["disableLocalAuth"] = json!(true);
-    }
-    if let Some(seconds) = given(WINDOW) {
-        document["properties"]["idempotency"] = json!({"windowInSeconds": meant_value(seconds)});
-    }
-    let mut mapped = Map::new();
+/// The rule of a field with a list of choices.
+const CHOICE: &str = "one of the choices";
+
+/// Returns the text of a field; none where it is empty.
+fn given<'f>(fields: &'f Fields, name: &str) -> Option<&'f str> {
+    Some(fields.get(name).trim()).filter(|text| !text.is_empty())
+}
+
+/// Reads a field as a member of a topic, or adds to the problems what the member must be.
+fn read<D: DeserializeOwned>(
+    fields: &Fields,
+    name: &str,
+    must_be: &str,
+    problems: &mut Placed,
+) -> Option<D> {
+    let text = given(fields, name)?;
+    let read = serde_json::from_value(meant_value(text));
+    read.map_err(|_| problems.add(name, format!("must be {must_be}, but is {}", quoted(text)))).ok()
+}
+
+/// Returns the topic that the fields mean, and what they say that no topic can have.
+pub(super) fn document(fields: &Fields) -> (TopicInput, Placed) {
+    let mut problems = Placed::default();
+    let kind = read(fields, "kind", CHOICE, &mut problems);
+    let window = read(fields, WINDOW, "a whole number", &mut problems);
+    let settings = TopicSettings {
+        input_schema: read(fields, "inputSchema", CHOICE, &mut problems),
+        input_schema_mapping: mapped(fields),
+        disable_local_auth: fields.is_on("disableLocalAuth").then_some(true),
+        delivery_profile: read(fields, "deliveryProfile", CHOICE, &mut problems),
+        idempotency: window.map(|seconds| IdempotencySettings { window_in_seconds: Some(seconds) }),
+    };
+    (TopicInput { kind, properties: Some(settings) }, problems)
+}
+
+fn mapped(fields: &Fields) -> Option<Mapping> {
+    let mut members = BTreeMap::new();
     for (name, ..) in MAPPED {
-        let mut member = Map::new();
-        for part in ["sourceField", "defaultValue"] {
-            if let Some(text) = given(&format!("{MAPPING}.{name}.{part}")) {
-                member.insert(part.to_owned(), json!(meant(text)));
-            }
-        }
-        if !member.is_empty() {
-            mapped.insert(name.to_owned(), Value::Object(member));
+        let part = |part| Some((part, meant(given(fields, &field_of(name, part))?)));
+        let parts: BTreeMap<_, _> = PARTS.into_iter().filter_map(part).collect();
+        if !parts.is_empty() {
+            members.insert(name, parts);
         }
     }
-    if !mapped.is_empty() {
-        document["properties"][MAPPING] =
-            json!({"inputSchemaMappingType": "Json", "properties": mapped});
-    }
-    document
+    let mapping = (!members.is_empty()).then(|| serde_json::from_value(value(&members)));
+    mapping?.ok().map(Mapping::Json)
+}
+
+/// Returns the name of the field that has a part of a mapping's member.
+fn field_of(name: &str, part: &str) -> String {
+    format!("inputSchemaMapping.{name}.{part}")
 }
 
 fn settings(form: View<'_>) -> Markup {
@@ -138,24 +164,19 @@ pub(super) fn changeable(form: View<'_>) -> Markup {
     }
 }
 
-pub(super) fn fields_of(document: &Value) -> Fields {
-    let properties = &document["properties"];
+pub(super) fn fields_of(patch: &TopicPatch) -> Fields {
     let mut fields = Fields::default();
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), written);
-    if !properties["deliveryProfile"].is_null() {
-        fields.set("deliveryProfile", text(&properties["deliveryProfile"]));
-    }
-    fields.tick("disableLocalAuth", properties["disableLocalAuth"] == true);
-    let seconds = &properties["idempotency"]["windowInSeconds"];
-    if !seconds.is_null() {
-        fields.set(WINDOW, text(seconds));
-    }
-    for (name, ..) in MAPPED {
-        for part in ["sourceField", "defaultValue"] {
-            let value = &properties[MAPPING]["properties"][name][part];
-            if !value.is_null() {
-                fields.set(format!("{MAPPING}.{name}.{part}"), text(value));
-            }
+    let Some(settings) = &patch.properties else { return fields };
+    fields.set("deliveryProfile", settings.delivery_profile.map_or("", Into::into));
+    fields.tick("disableLocalAuth", settings.disable_local_auth == Some(true));
+    let window = settings.idempotency.as_ref().and_then(|it| it.window_in_seconds);
+    fields.set(WINDOW, window.map_or_else(String::new, |seconds| seconds.to_string()));
+    let mapping = settings.input_schema_mapping.as_ref().map(|Mapping::Json(it)| value(it));
+    let members = serde_json::from_value(mapping.unwrap_or_default());
+    let members: BTreeMap<String, BTreeMap<String, String>> = members.unwrap_or_default();
+    for (name, parts) in &members {
+        for (part, text) in parts {
+            fields.set(field_of(name, part), written(text));
         }
     }
     fields
@@ -164,16 +185,16 @@ pub(super) fn fields_of(document: &Value) -> Fields {
 pub(super) fn mapping(form: View<'_>) -> Markup {
     html! {
         details open[MAPPED.iter().any(|(name, ..)| {
-            ["sourceField", "defaultValue"].iter().any(|part| !form.fields.get(&format!("{MAPPING}.{name}.{part}")).is_empty())
+            PARTS.iter().any(|part| !form.fields.get(&field_of(name, part)).is_empty())
         })] {
             summary { "Events of one's own: which member is what" }
             p.hint { "For CustomEventSchema. A member that has a source and no default must be in every event." }
             @for (name, label, has_default) in MAPPED {
                 fieldset {
                     legend { (label) }
-                    (form.text(Text { name: &format!("{MAPPING}.{name}.sourceField"), label: &format!("{label}: member of the event"), ..Text::default() }))
+                    (form.text(Text { name: &field_of(name, PARTS[0]), label: &format!("{label}: member of the event"), ..Text::default() }))
                     @if has_default {
-                        (form.text(Text { name: &format!("{MAPPING}.{name}.defaultValue"), label: &format!("{label}: where it is missing"), ..Text::default() }))
+                        (form.text(Text { name: &field_of(name, PARTS[1]), label: &format!("{label}: where it is missing"), ..Text::default() }))
                     }
                 }
             }
@@ -201,11 +222,19 @@ fn render(app: &App, fields: &Fields, problems: &Placed, notice: &Markup) -> Mar
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn what_is_empty_is_left_to_the_defaults() {
-        assert_eq!(document(&Fields::default()), json!({"properties": {}}));
+        let of = |fields: &Fields| {
+            let (document, problems) = document(fields);
+            assert!(problems.is_empty());
+            document
+        };
+        let settings = of(&Fields::default()).properties;
+        assert_eq!(settings, Some(TopicSettings::default()));
         let mut fields = Fields::default();
         for (name, text) in [
             ("kind", "custom"),
@@ -220,8 +249,10 @@ mod tests {
         let want = json!({"kind": "custom", "properties": {"inputSchema": "CustomEventSchema",
             "disableLocalAuth": true, "idempotency": {"windowInSeconds": 300},
             "inputSchemaMapping": {"inputSchemaMappingType": "Json", "properties": {"id": {"sourceField": "orderId"}, "subject": {"defaultValue": "orders"}}}}});
-        assert_eq!(document(&fields), want);
-        let mut back = fields_of(&want);
+        let TopicInput { kind, properties } = of(&fields);
+        let made = TopicPatch { kind, properties };
+        assert_eq!(value(&made), want);
+        let mut back = fields_of(&made);
         back.set("kind", "custom");
         back.set("inputSchema", "CustomEventSchema");
         assert_eq!(back, fields);

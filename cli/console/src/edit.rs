@@ -5,7 +5,7 @@ use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use gridpost_api::settings::Document;
+use gridpost_api::{settings::Document, subscription::EventSubscriptionInput};
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -17,7 +17,6 @@ use super::form::view::View;
 use super::form::{Fields, Posted};
 use super::made::{self, Made, is_conflict};
 use super::page::{self, Frame, Tab, subscription_url};
-use super::patch;
 use super::subscription_form::view::{About, sections};
 use super::subscription_form::{arranged, document, fields_of, placed, without_secrets};
 use gridpost_ops::failure::Refusal;
@@ -27,7 +26,7 @@ type Names = Path<(String, String)>;
 struct Shown<'a> {
     fields: &'a Fields,
     made: &'a Made,
-    was: &'a Value,
+    was: &'a EventSubscriptionInput,
     problems: &'a Placed,
     focus: Option<&'a str>,
 }
@@ -66,7 +65,8 @@ pub(super) async fn save(
         let page = render(&app, &topic, &name, &shown(&problems, None), &html! {});
         return Ok((StatusCode::BAD_REQUEST, page).into_response());
     }
-    let error = match send(&app, &topic, &name, made, &mine).await {
+    let mine = mine.into_document();
+    let error = match made::save(&app, (&topic, &name), made, &mine).await {
         Ok(code) => {
             let url = subscription_url(&topic, &name, &format!("?done={code}"));
             return Ok(Redirect::to(&url).into_response());
@@ -88,27 +88,12 @@ pub(super) async fn save(
     Ok((status, render(&app, &topic, &name, &shown(&problems, None), &notice)).into_response())
 }
 
-async fn send(
-    app: &App,
-    topic: &str,
-    name: &str,
-    made: &Made,
-    mine: &Value,
-) -> anyhow::Result<&'static str> {
-    let patch = patch::of_subscription(&made.was()?, mine);
-    if patch::is_empty(&patch) {
-        return Ok("unchanged");
-    }
-    app.api.clone().only_if(made.condition()?).patch_subscription(topic, name, &patch).await?;
-    Ok("saved")
-}
-
 /// Shows the saved state with the changes made here, and the changes of another operator.
 async fn conflict(
     app: &App,
     topic: &str,
     name: &str,
-    was: &Value,
+    was: &EventSubscriptionInput,
     mine: &Value,
 ) -> anyhow::Result<Markup> {
     let reply = app.api.subscription(topic, name).await?;
@@ -116,7 +101,7 @@ async fn conflict(
     let merged = made::merged(was, &now, mine);
     let fields = fields_of(&merged);
     // A destination of another type has other fields: what was typed into those that are gone is told.
-    let in_form = document(&fields, &now, false).0;
+    let in_form = document(&fields, &now, false).0.into_document();
     let shown = Shown {
         fields: &fields,
         made: &Made::of(reply.etag.as_deref(), &now),
@@ -126,7 +111,7 @@ async fn conflict(
     };
     let both = html! {
         div.problem role="alert" {
-            (made::told_of(was, &now, &in_form))
+            (made::told(was, &now, &in_form))
             (made::lost(was, mine, &in_form))
         }
     };

@@ -10,10 +10,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::App;
+use super::annotated::annotated;
 use super::failure::{self, Answer};
 use super::made::{self, Made, is_conflict};
 use super::page::{self, Frame, Tab, subscription_url};
-use super::patch;
 use gridpost_ops::{
     failure::{Misuse, Refusal},
     output::pretty,
@@ -22,9 +22,8 @@ use gridpost_ops::{
 type Names = Path<(String, String)>;
 
 /// Returns the part of a document that is edited: its settings.
-pub(super) fn editable(document: &EventSubscription) -> Value {
-    let properties = Some(document.properties.settings.clone());
-    serde_json::to_value(EventSubscriptionInput { properties }).unwrap_or_default()
+pub(super) fn editable(document: &EventSubscription) -> EventSubscriptionInput {
+    EventSubscriptionInput { properties: Some(document.properties.settings.clone()) }
 }
 
 pub(super) async fn show(State(app): State<App>, Path((topic, name)): Names) -> Answer {
@@ -58,7 +57,11 @@ pub(super) async fn save(
     Path((topic, name)): Names,
     Form(form): Form<Edited>,
 ) -> Answer<Response> {
-    let error = match patch(&app, &topic, &name, &form).await {
+    let saved = match form.read() {
+        Ok(mine) => made::save(&app, (&topic, &name), &form.made, &mine).await,
+        Err(error) => Err(error),
+    };
+    let error = match saved {
         Ok(code) => {
             let url = subscription_url(&topic, &name, &format!("?done={code}"));
             return Ok(Redirect::to(&url).into_response());
@@ -77,20 +80,12 @@ pub(super) async fn save(
             return Ok((status, page).into_response());
         }
     };
-    let (was, now, mine) = (form.made.was()?, editable(&reply.document), form.read()?);
-    let both = html! { div.problem role="alert" { (made::told(&was, &now, &mine)) } };
-    let document = pretty(&made::merged(&was, &now, &mine));
-    let form = Edited { document, made: Made::of(reply.etag.as_deref(), &now) };
+    let (was, now): (EventSubscriptionInput, _) = (form.made.was()?, editable(&reply.document));
+    let merged = made::merged(&was, &now, &form.read()?);
+    let both = html! { div.problem role="alert" { (made::told(&was, &now, &merged)) } };
+    let made = Made::of(reply.etag.as_deref(), &now);
+    let form = Edited { document: pretty(&merged), made };
     Ok((status, render(&app, &topic, &name, &form, &both)).into_response())
-}
-
-async fn patch(app: &App, topic: &str, name: &str, form: &Edited) -> anyhow::Result<&'static str> {
-    let patch = patch::of_subscription(&form.made.was()?, &form.read()?);
-    if patch::is_empty(&patch) {
-        return Ok("unchanged");
-    }
-    app.api.clone().only_if(form.made.condition()?).patch_subscription(topic, name, &patch).await?;
-    Ok("saved")
 }
 
 fn problems(error: &anyhow::Error, text: &str) -> Markup {
@@ -103,7 +98,7 @@ fn problems(error: &anyhow::Error, text: &str) -> Markup {
             @match placed {
                 Some((refusal, document)) => {
                     p { (refusal.message) }
-                    (patch::annotated(&document, &refusal.details))
+                    (annotated(&document, &refusal.details))
                     @if let Some(step) = refusal.next_step() { p { (step) } }
                 }
                 None => { (failure::told(error)) }

@@ -3,8 +3,12 @@
 
 use axum::Form;
 use axum::extract::{Path, State};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use gridpost_api::topic::{Topic, TopicPatch, TopicSettings};
+use gridpost_api::{
+    document::difference,
+    topic::{Topic, TopicInput, TopicPatch, TopicSettings},
+};
 use gridpost_core::topic::InputSchema;
 use maud::{Markup, html};
 use serde_json::Value;
@@ -16,44 +20,29 @@ use super::failure::{self, Answer};
 use super::form::placed::Placed;
 use super::form::view::View;
 use super::form::{Fields, Posted};
-use super::made::{self, Made, is_conflict};
+use super::made::{self, Made, is_conflict, is_empty, value};
 use super::page::{Frame, Tab, topic_url};
-use super::patch::{difference, is_empty};
 use gridpost_ops::failure::Refusal;
 
 /// The field that says whether the topic takes events of one's own. No member of a document is called so.
 const OWN: &str = "made.own";
-
-const CHANGEABLE: [&str; 4] =
-    ["deliveryProfile", "disableLocalAuth", "idempotency", "inputSchemaMapping"];
 
 pub(super) fn url(topic: &str) -> String {
     format!("{}/edit", topic_url(topic))
 }
 
 /// Returns the part of a document that is edited: the settings that can be changed.
-fn editable(topic: &Topic) -> Value {
+fn editable(topic: &Topic) -> TopicPatch {
     let settings = TopicSettings { input_schema: None, ..topic.properties.settings.clone() };
-    let patch = TopicPatch { kind: None, properties: Some(settings) };
-    serde_json::to_value(patch).unwrap_or_default()
+    TopicPatch { kind: None, properties: Some(settings) }
 }
 
-/// The document that the fields mean: the one that was, where they are as they were.
-fn mine(fields: &Fields, was: &Value) -> Value {
-    let (typed, before) = (document(fields), fields_of(was));
-    let mut mine = was.clone();
-    for member in CHANGEABLE {
-        if fields.is_same(&before, member) {
-            continue;
-        }
-        match typed["properties"].get(member) {
-            Some(value) => mine["properties"][member] = value.clone(),
-            None => {
-                mine["properties"].as_object_mut().map(|members| members.remove(member));
-            }
-        }
-    }
-    mine
+/// Returns the settings that the fields mean, and what they say that no topic can have.
+fn mine(fields: &Fields) -> (TopicPatch, Placed) {
+    let (TopicInput { properties, .. }, problems) = document(fields);
+    let disable_local_auth = Some(fields.is_on("disableLocalAuth"));
+    let properties = properties.map(|settings| TopicSettings { disable_local_auth, ..settings });
+    (TopicPatch { kind: None, properties }, problems)
 }
 
 struct Shown<'a> {
@@ -79,9 +68,14 @@ pub(super) async fn save(
     Form(pairs): Form<Vec<(String, String)>>,
 ) -> Answer<Response> {
     let Posted { fields, made, .. } = Posted::of(pairs);
-    let was = made.was()?;
-    let mine = mine(&fields, &was);
-    let error = match send(&app, &topic, &made, &difference(&was, &mine)).await {
+    let was: TopicPatch = made.was()?;
+    let (mine, problems) = mine(&fields);
+    if !problems.is_empty() {
+        let shown = Shown { fields: &fields, made: &made, problems: &problems };
+        let page = render(&app, &topic, &shown, &html! {});
+        return Ok((StatusCode::BAD_REQUEST, page).into_response());
+    }
+    let error = match send(&app, &topic, &made, &difference(&value(&was), &value(&mine))).await {
         Ok(code) => {
             let url = format!("{}?done={code}", topic_url(&topic));
             return Ok(Redirect::to(&url).into_response());
@@ -106,7 +100,7 @@ async fn conflict(
     app: &App,
     topic: &str,
     (typed, made): (&Fields, &Made),
-    (was, mine): (&Value, &Value),
+    (was, mine): (&TopicPatch, &TopicPatch),
 ) -> Markup {
     let problems = Placed::default();
     let reply = match app.api.topic(topic).await {
@@ -117,8 +111,10 @@ async fn conflict(
         }
     };
     let now = editable(&reply.document);
-    let both = html! { div.problem role="alert" { (made::told(was, &now, mine)) } };
-    let mut fields = fields_of(&made::merged(was, &now, mine));
+    let merged = made::merged(was, &now, &value(mine));
+    let both = html! { div.problem role="alert" { (made::told(was, &now, &merged)) } };
+    let fields = serde_json::from_value(merged);
+    let mut fields = fields.map_or_else(|_| typed.clone(), |merged| fields_of(&merged));
     fields.tick(OWN, typed.is_on(OWN));
     let made = Made::of(reply.etag.as_deref(), &now);
     render(app, topic, &Shown { fields: &fields, made: &made, problems: &problems }, &both)
@@ -163,30 +159,54 @@ mod tests {
 
     use super::*;
 
+    fn patch(properties: Value) -> TopicPatch {
+        serde_json::from_value(json!({ "properties": properties })).expect("a patch")
+    }
+
+    /// What is sent of a topic that is edited.
+    fn sent(was: &TopicPatch, edit: impl Fn(&mut Fields)) -> Value {
+        let mut fields = fields_of(was);
+        edit(&mut fields);
+        let (mine, problems) = mine(&fields);
+        assert!(problems.is_empty());
+        difference(&value(was), &value(&mine))
+    }
+
     #[test]
     fn what_is_not_touched_is_not_sent() {
-        let was = json!({"properties": {"deliveryProfile": "basic", "disableLocalAuth": false,
+        let was = patch(json!({"deliveryProfile": "basic", "disableLocalAuth": false,
             "inputSchemaMapping": {"inputSchemaMappingType": "Json", "properties":
-                {"id": {"sourceField": "a"}}}}});
-        let mut fields = fields_of(&was);
-        assert_eq!(difference(&was, &mine(&fields, &was)), json!({}));
-        fields.tick("disableLocalAuth", true);
-        fields.set("inputSchemaMapping.subject.defaultValue", "s");
+                {"id": {"sourceField": "a"}}}}));
+        assert_eq!(sent(&was, |_| {}), json!({}));
         let want = json!({"properties": {"disableLocalAuth": true, "inputSchemaMapping":
             {"properties": {"subject": {"defaultValue": "s"}}}}});
-        assert_eq!(difference(&was, &mine(&fields, &was)), want);
+        let edit = |fields: &mut Fields| {
+            fields.tick("disableLocalAuth", true);
+            fields.set("inputSchemaMapping.subject.defaultValue", "s");
+        };
+        assert_eq!(sent(&was, edit), want);
     }
 
     #[test]
     fn an_emptied_window_turns_idempotency_off() {
-        let was = json!({"properties": {"idempotency": {"windowInSeconds": 300}}});
-        let mut fields = fields_of(&was);
-        assert_eq!(difference(&was, &mine(&fields, &was)), json!({}));
-        fields.set("idempotency.windowInSeconds", "60");
+        let was = patch(json!({"disableLocalAuth": true, "idempotency": {"windowInSeconds": 300}}));
+        assert_eq!(sent(&was, |_| {}), json!({}));
+        let set = |text: &'static str| {
+            move |fields: &mut Fields| {
+                fields.clear("idempotency.windowInSeconds");
+                fields.set("idempotency.windowInSeconds", text);
+            }
+        };
         let want = json!({"properties": {"idempotency": {"windowInSeconds": 60}}});
-        assert_eq!(difference(&was, &mine(&fields, &was)), want);
-        let emptied = Fields::default();
-        let off = json!({"properties": {"idempotency": null}});
-        assert_eq!(difference(&was, &mine(&emptied, &was)), off);
+        assert_eq!(sent(&was, set("60")), want);
+        assert_eq!(sent(&was, set("")), json!({"properties": {"idempotency": null}}));
+    }
+
+    #[test]
+    fn what_no_topic_can_have_is_a_problem_of_its_field() {
+        let mut fields = Fields::default();
+        fields.set("idempotency.windowInSeconds", "soon");
+        let (_, problems) = mine(&fields);
+        assert_eq!(problems.all()[0].0, "must be a whole number, but is \"soon\"");
     }
 }

@@ -8,6 +8,7 @@
 // `println!` and `eprintln!` panic where the reader went away: `gridpost_ops::output` does not.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
+mod annotated;
 mod assets;
 mod cost;
 mod create_topic;
@@ -27,7 +28,6 @@ mod letters;
 mod made;
 mod overview;
 mod page;
-mod patch;
 mod picture;
 mod publish;
 mod purge;

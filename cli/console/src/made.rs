@@ -1,14 +1,18 @@
 //! The state of a document that a page was made from, and what to do when another person has changed it
 //! since: nothing that was typed is lost, and nothing that was saved is undone unseen.
 
-use gridpost_api::{client::Condition, document::merge};
+use gridpost_api::{
+    client::Condition,
+    document::{difference, merge},
+    subscription::patch_of,
+};
 use maud::{Markup, html};
-use serde::Deserialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
 
+use super::App;
 use super::failure;
 use super::page;
-use super::patch::difference;
 use gridpost_ops::failure::{Misuse, Refusal};
 
 /// Fields of a form: what its page was made from.
@@ -21,8 +25,8 @@ pub(super) struct Made {
 }
 
 impl Made {
-    pub(super) fn of(etag: Option<&str>, was: &Value) -> Self {
-        Self { etag: etag.unwrap_or_default().to_owned(), was: was.to_string() }
+    pub(super) fn of(etag: Option<&str>, was: &impl Serialize) -> Self {
+        Self { etag: etag.unwrap_or_default().to_owned(), was: value(was).to_string() }
     }
 
     pub(super) fn sent(etag: String, was: String) -> Self {
@@ -36,13 +40,8 @@ impl Made {
         }
     }
 
-    pub(super) fn was(&self) -> Result<Value, Misuse> {
-        let was: Value = serde_json::from_str(&self.was).map_err(|_| Self::unknown())?;
-        let may_have_members = |value: &Value| value.is_object() || value.is_null();
-        match may_have_members(&was) && may_have_members(&was["properties"]) {
-            true => Ok(was),
-            false => Err(Self::unknown()),
-        }
+    pub(super) fn was<D: DeserializeOwned>(&self) -> Result<D, Misuse> {
+        serde_json::from_str(&self.was).map_err(|_| Self::unknown())
     }
 
     /// Returns the condition of a change: the resource still is in the state that was read.
@@ -64,27 +63,47 @@ pub(super) fn is_conflict(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status == 412)
 }
 
+/// Returns a document as a value, to compare it with another one.
+pub(super) fn value(document: &impl Serialize) -> Value {
+    serde_json::to_value(document).unwrap_or_default()
+}
+
+/// Returns whether a patch changes nothing.
+pub(super) fn is_empty(patch: &Value) -> bool {
+    patch.as_object().is_some_and(Map::is_empty)
+}
+
+/// Sends what was changed of an event subscription, if anything was. Returns the code of what was done.
+pub(super) async fn save(
+    app: &App,
+    (topic, name): (&str, &str),
+    made: &Made,
+    mine: &Value,
+) -> anyhow::Result<&'static str> {
+    let patch = patch_of(&made.was()?, mine);
+    if is_empty(&patch) {
+        return Ok("unchanged");
+    }
+    app.api.clone().only_if(made.condition()?).patch_subscription(topic, name, &patch).await?;
+    Ok("saved")
+}
+
 /// Merges the changes made on the page into what is saved now.
-pub(super) fn merged(was: &Value, now: &Value, mine: &Value) -> Value {
-    let mut merged = now.clone();
-    merge(&mut merged, &difference(was, mine));
+pub(super) fn merged(was: &impl Serialize, now: &impl Serialize, mine: &Value) -> Value {
+    let mut merged = value(now);
+    merge(&mut merged, &difference(&value(was), mine));
     merged
 }
 
-pub(super) fn told(was: &Value, now: &Value, mine: &Value) -> Markup {
-    told_of(was, now, &merged(was, now, mine))
-}
-
 /// Shows the difference, where the form below means that document.
-pub(super) fn told_of(was: &Value, now: &Value, in_form: &Value) -> Markup {
-    let mut paths = Vec::new();
-    differing(was, now, "", &mut paths);
-    let row = |path: &String| {
-        let mut cells = vec![html! { code { (dotted(path)) } }];
-        cells.extend([was, now, in_form].map(|document| html! { (shown(document, path)) }));
+pub(super) fn told(was: &impl Serialize, now: &impl Serialize, in_form: &Value) -> Markup {
+    let (was, now) = (value(was), value(now));
+    let row = |path: Vec<&str>| {
+        let mut cells = vec![html! { code { (dotted(&path)) } }];
+        cells.extend([&was, &now, in_form].map(|document| html! { (shown(document, &path)) }));
         cells
     };
-    let rows: Vec<_> = paths.iter().map(row).collect();
+    let rows: Vec<_> = differing(&was, &now).into_iter().map(row).collect();
     html! {
         p { strong { "Nothing was saved: it was changed meanwhile." } }
         @if rows.is_empty() {
@@ -99,17 +118,16 @@ pub(super) fn told_of(was: &Value, now: &Value, in_form: &Value) -> Markup {
 
 /// Lists typed values for which the form below has no field: another operator has saved a destination
 /// of another type.
-pub(super) fn lost(was: &Value, mine: &Value, in_form: &Value) -> Markup {
-    let mut paths = Vec::new();
-    differing(was, mine, "", &mut paths);
+pub(super) fn lost(was: &impl Serialize, mine: &Value, in_form: &Value) -> Markup {
+    let was = value(was);
     // What was emptied is in no field either, and nothing is lost by that.
-    let is_lost = |path: &&String| {
-        mine.pointer(path)
-            .is_some_and(|value| !value.is_null() && in_form.pointer(path) != Some(value))
+    let is_lost = |path: &Vec<&str>| {
+        let value = at(mine, path).filter(|value| !value.is_null());
+        value.is_some() && at(in_form, path) != value
     };
     let row =
-        |path: &String| vec![html! { code { (dotted(path)) } }, html! { (shown(mine, path)) }];
-    let rows: Vec<_> = paths.iter().filter(is_lost).map(row).collect();
+        |path: Vec<&str>| vec![html! { code { (dotted(&path)) } }, html! { (shown(mine, &path)) }];
+    let rows: Vec<_> = differing(&was, mine).into_iter().filter(is_lost).map(row).collect();
     html! {
         @if !rows.is_empty() {
             p { "The form below has no field for these, which you have typed: the destination is of another type now. "
@@ -120,12 +138,16 @@ pub(super) fn lost(was: &Value, mine: &Value, in_form: &Value) -> Markup {
 }
 
 /// A member's path, as people write it.
-fn dotted(path: &str) -> String {
-    page::visible(path.trim_start_matches('/')).replace('/', ".")
+fn dotted(path: &[&str]) -> String {
+    page::visible(&path.join("."))
 }
 
-fn shown(document: &Value, path: &str) -> String {
-    match document.pointer(path) {
+fn at<'d>(document: &'d Value, path: &[&str]) -> Option<&'d Value> {
+    path.iter().try_fold(document, |document, name| document.get(name))
+}
+
+fn shown(document: &Value, path: &[&str]) -> String {
+    match at(document, path) {
         None | Some(Value::Null) => "-".to_owned(),
         Some(value) => page::visible(&value.to_string()),
     }
@@ -142,42 +164,39 @@ pub(super) fn unread(error: &anyhow::Error) -> Markup {
     }
 }
 
-/// Pointers of the members that differ; lists are told whole.
-fn differing(old: &Value, new: &Value, path: &str, found: &mut Vec<String>) {
+/// Returns the paths of the members that differ; lists are told whole.
+fn differing<'d>(old: &'d Value, new: &'d Value) -> Vec<Vec<&'d str>> {
     let (Value::Object(before), Value::Object(after)) = (old, new) else {
-        if old != new {
-            found.push(path.to_owned());
-        }
-        return;
+        return if old == new { Vec::new() } else { vec![Vec::new()] };
     };
     let added = after.keys().filter(|name| !before.contains_key(*name));
-    for name in before.keys().chain(added) {
-        let escaped = name.replace('~', "~0").replace('/', "~1");
-        let none = Value::Null;
-        let (old, new) = (before.get(name).unwrap_or(&none), after.get(name).unwrap_or(&none));
-        differing(old, new, &format!("{path}/{escaped}"), found);
-    }
+    let below = |name: &'d String| {
+        let of = |members: &'d Map<String, Value>| members.get(name).unwrap_or(&Value::Null);
+        let paths = differing(of(before), of(after)).into_iter();
+        paths.map(|path| [vec![name.as_str()], path].concat())
+    };
+    before.keys().chain(added).flat_map(below).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use gridpost_api::subscription::EventSubscriptionInput;
     use serde_json::json;
 
     use super::*;
 
     #[test]
-    fn what_a_page_was_made_from_has_members() {
+    fn the_state_that_a_page_was_made_from_is_read_as_its_type() {
         for (was, is_taken) in [
-            ("null", true),
             ("{}", true),
             (r#"{"properties": {}}"#, true),
             ("5", false),
-            ("[]", false),
+            ("[5]", false),
             (r#"{"properties": 5}"#, false),
             ("{", false),
         ] {
             let made = Made::sent("e".to_owned(), was.to_owned());
-            assert_eq!(made.was().is_ok(), is_taken, "{was}");
+            assert_eq!(made.was::<EventSubscriptionInput>().is_ok(), is_taken, "{was}");
         }
     }
 
@@ -188,7 +207,7 @@ mod tests {
         let mine = json!({"a": 1, "b": {"c": 5, "d": [1]}, "e": 1, "f": "x"});
         let want = json!({"a": 2, "b": {"c": 5, "d": [1, 2]}, "f": "x"});
         assert_eq!(merged(&was, &now, &mine), want);
-        let shown = told(&was, &now, &mine).into_string();
+        let shown = told(&was, &now, &want).into_string();
         for part in ["<code>a</code>", "<code>b.d</code>", "<code>e</code>", "[1,2]"] {
             assert!(shown.contains(part), "{part} is not in {shown}");
         }
@@ -197,9 +216,9 @@ mod tests {
 
     #[test]
     fn a_form_of_an_unknown_state_saves_nothing() {
-        assert!(Made::default().condition().is_err() && Made::default().was().is_err());
+        assert!(Made::default().condition().is_err() && Made::default().was::<Value>().is_err());
         let made = Made::of(Some("\"1\""), &json!({"a": "<"}));
-        assert_eq!(made.was().expect("JSON"), json!({"a": "<"}));
+        assert_eq!(made.was::<Value>().expect("JSON"), json!({"a": "<"}));
         assert!(made.fields().into_string().contains("&quot;1&quot;"));
     }
 }

@@ -4,10 +4,15 @@ use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use gridpost_api::settings::{Document, setting};
+use gridpost_api::{
+    client::Tagged,
+    settings::{Document, setting},
+    subscription::{EventSubscription, EventSubscriptionInput, EventSubscriptionSettings},
+    topic::Topic,
+};
 use maud::{Markup, html};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::App;
 use super::failure::{self, Answer};
@@ -34,38 +39,31 @@ pub(super) struct RetryForm {
 }
 
 impl RetryForm {
-    fn of(policy: &Value, answers: Option<String>) -> Self {
+    fn of(policy: &impl Serialize, answers: Option<String>) -> Self {
         let [attempts, minutes, schedule] = texts(policy).map(Some);
         Self { attempts, minutes, schedule, answers }
     }
 
-    fn policy(&self, saved: &Value) -> Value {
+    /// Returns the document with what is asked of its policy.
+    fn document(&self, saved: &impl Serialize) -> Document {
+        let mut document = Document::of(saved);
         let given_texts = [&self.attempts, &self.minutes, &self.schedule];
-        if given_texts.iter().all(|given| given.is_none()) {
-            return saved.clone();
-        }
-        let mut document = of_policy(saved);
         for (path, text) in settings(&document).into_iter().zip(given_texts) {
-            let text = given(text.as_ref());
-            match (path, text) {
-                (SCHEDULE, text) => {
-                    let text = text.unwrap_or_default();
+            match (path, text.as_ref().map(|text| text.trim())) {
+                (_, None) => {}
+                (SCHEDULE, Some(text)) => {
                     let steps = text.split([',', ' ']).filter(|step| !step.is_empty());
                     document.set(path, &steps.map(str::to_owned).collect::<Vec<_>>());
                 }
-                (_, Some(text)) => document.set(path, &[text]),
-                (_, None) => {}
+                (_, Some("")) => {}
+                (_, Some(text)) => document.set(path, &[text.to_owned()]),
             }
         }
-        document.into_properties()["retryPolicy"].take()
+        document
     }
 }
 
 const SCHEDULE: &str = "retryPolicy.schedule";
-
-fn of_policy(policy: &Value) -> Document {
-    Document::of(&json!({"properties": {"retryPolicy": policy}}))
-}
 
 /// The limits and the steps of a policy: namespace topics have limits of their own.
 fn settings(document: &Document) -> [&'static str; 3] {
@@ -78,31 +76,26 @@ fn settings(document: &Document) -> [&'static str; 3] {
 }
 
 struct Saved {
-    policy: Value,
-    topic: Value,
-    subscription: Value,
-    etag: Option<String>,
+    topic: Topic,
+    subscription: Tagged<EventSubscription>,
 }
 
 impl Saved {
     async fn read(app: &App, topic: &str, name: &str) -> anyhow::Result<Self> {
-        let (of, reply) =
+        let (topic, subscription) =
             tokio::try_join!(app.api.topic(topic), app.api.subscription(topic, name))?;
-        let policy = &reply.properties.settings.retry_policy;
-        Ok(Self {
-            policy: serde_json::to_value(policy)?,
-            topic: serde_json::to_value(of.document)?,
-            subscription: serde_json::to_value(reply.document)?,
-            etag: reply.etag,
-        })
+        Ok(Self { topic: topic.document, subscription })
     }
 
-    fn policy(&self) -> &Value {
-        &self.policy
+    /// Returns the part of the document that is edited: its retry policy.
+    fn policy(&self) -> EventSubscriptionInput {
+        let retry_policy = self.subscription.properties.settings.retry_policy.clone();
+        let settings = EventSubscriptionSettings { retry_policy, ..Default::default() };
+        EventSubscriptionInput { properties: Some(settings) }
     }
 
     fn made(&self) -> Made {
-        Made::of(self.etag.as_deref(), self.policy())
+        Made::of(self.subscription.etag.as_deref(), &self.policy())
     }
 }
 
@@ -113,7 +106,7 @@ pub(super) async fn show(
 ) -> Answer {
     let saved = Saved::read(&app, &topic, &name).await?;
     let made = saved.made();
-    let policy = saved.policy().clone();
+    let policy = saved.policy();
     let shown = Shown { saved: &Ok(saved), policy: &policy, asked: &asked, made: &made };
     Ok(render(&app, &topic, &name, &shown, &html! {}))
 }
@@ -135,7 +128,7 @@ pub(super) async fn preview_typed(
     let saved = Saved::read(&app, &topic, &name).await;
     let was = match (made.was(), &saved) {
         (Ok(was), _) => was,
-        (Err(_), Ok(saved)) => saved.policy().clone(),
+        (Err(_), Ok(saved)) => saved.policy(),
         (Err(error), Err(_)) => return Err(error.into()),
     };
     let status = saved.as_ref().err().map_or(StatusCode::OK, failure::status);
@@ -149,7 +142,8 @@ pub(super) async fn save(
     Form(Typed { asked, made }): Form<Typed>,
 ) -> Answer<Response> {
     let was = made.was()?;
-    let error = match patch(&app, &topic, &name, &made, &asked).await {
+    let mine = asked.document(&was).into_document();
+    let error = match made::save(&app, (&topic, &name), &made, &mine).await {
         Ok(code) => {
             let url = subscription_url(&topic, &name, &format!("?done={code}"));
             return Ok(Redirect::to(&url).into_response());
@@ -161,10 +155,10 @@ pub(super) async fn save(
     let page = match &saved {
         Ok(now) if is_conflict(&error) => {
             let (made, now) = (now.made(), now.policy());
-            let mine = asked.policy(&was);
-            let both = html! { div.problem role="alert" { (made::told(&was, now, &mine)) } };
-            let asked = RetryForm::of(&made::merged(&was, now, &mine), asked.answers.clone());
-            let merged = Shown { saved: &saved, policy: now, asked: &asked, made: &made };
+            let in_form = made::merged(&was, &now, &mine);
+            let both = html! { div.problem role="alert" { (made::told(&was, &now, &in_form)) } };
+            let asked = RetryForm::of(&in_form, asked.answers.clone());
+            let merged = Shown { saved: &saved, policy: &now, asked: &asked, made: &made };
             render(&app, &topic, &name, &merged, &both)
         }
         Err(unread) if is_conflict(&error) => {
@@ -180,28 +174,11 @@ pub(super) async fn save(
     Ok((failure::status(&error), page).into_response())
 }
 
-async fn patch(
-    app: &App,
-    topic: &str,
-    name: &str,
-    made: &Made,
-    asked: &RetryForm,
-) -> anyhow::Result<&'static str> {
-    let was = made.was()?;
-    let patch = super::patch::difference(&was, &asked.policy(&was));
-    if super::patch::is_empty(&patch) {
-        return Ok("unchanged");
-    }
-    let document = json!({"properties": {"retryPolicy": patch}});
-    app.api.clone().only_if(made.condition()?).patch_subscription(topic, name, &document).await?;
-    Ok("saved")
-}
-
 /// The content of a page: the saved state as far as it could be read, the policy for fields that
 /// are not given, what was typed, and the state that the form was made from.
 struct Shown<'a> {
     saved: &'a anyhow::Result<Saved>,
-    policy: &'a Value,
+    policy: &'a EventSubscriptionInput,
     asked: &'a RetryForm,
     made: &'a Made,
 }
@@ -233,9 +210,15 @@ fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, refused: &Marku
     app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
 }
 
-fn of_saved(saved: &Saved, policy: &Value, asked: &RetryForm, answers: &str) -> Markup {
-    let Saved { topic, subscription, .. } = saved;
-    match &preview(topic, subscription, Some(asked.policy(policy)), answers) {
+fn of_saved(
+    saved: &Saved,
+    policy: &EventSubscriptionInput,
+    asked: &RetryForm,
+    answers: &str,
+) -> Markup {
+    let Saved { topic, subscription } = saved;
+    let policy = asked.document(policy).into_retry_policy();
+    match &preview(topic, &subscription.document, Some(policy), answers) {
         Ok(document) => timeline(document),
         Err(misuse) => html! {
             div.problem role="alert" { @for line in misuse.0.lines() { p { (page::visible(line)) } } }
@@ -244,14 +227,14 @@ fn of_saved(saved: &Saved, policy: &Value, asked: &RetryForm, answers: &str) -> 
 }
 
 /// A policy's limits and steps as the form has them.
-fn texts(policy: &Value) -> [String; 3] {
-    let document = of_policy(policy);
+fn texts(policy: &impl Serialize) -> [String; 3] {
+    let document = Document::of(policy);
     settings(&document).map(|path| document.texts(path).join(", "))
 }
 
 fn form(app: &App, url: &str, shown: &Shown<'_>, answers: &str) -> Markup {
     let Shown { policy, asked, made, .. } = *shown;
-    let [_, minutes, _] = settings(&of_policy(policy));
+    let [_, minutes, _] = settings(&Document::of(policy));
     let label = setting(minutes).map_or("", |setting| setting.label);
     let or = |given: &Option<String>, saved: String| given.clone().unwrap_or(saved);
     let [attempts, time_to_live, steps] = texts(policy);
@@ -323,21 +306,24 @@ fn timeline(document: &Value) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn what_is_asked_takes_the_place_of_what_is_saved() {
-        let saved =
-            json!({"maxDeliveryAttempts": 30, "eventTimeToLiveInMinutes": 1440, "schedule": [1]});
+        let saved = json!({"properties": {"retryPolicy":
+            {"maxDeliveryAttempts": 30, "eventTimeToLiveInMinutes": 1440, "schedule": [1]}}});
+        let policy = |form: &RetryForm| form.document(&saved).into_retry_policy();
         let text = |text: &str| Some(text.to_owned());
         let asked =
             RetryForm { attempts: text("5"), schedule: text("1, 5 30"), ..RetryForm::default() };
         let want = json!({"maxDeliveryAttempts": 5, "eventTimeToLiveInMinutes": 1440, "schedule": [1, 5, 30]});
-        assert_eq!(asked.policy(&saved), want);
-        assert_eq!(RetryForm::default().policy(&saved), saved);
+        assert_eq!(policy(&asked), want);
+        assert_eq!(RetryForm::default().document(&saved).into_document(), saved);
         let none = RetryForm { schedule: text(""), ..RetryForm::default() };
-        assert!(none.policy(&saved).get("schedule").is_none());
-        let soon = RetryForm { minutes: text("soon"), ..RetryForm::default() }.policy(&saved);
+        assert!(policy(&none).get("schedule").is_none());
+        let soon = policy(&RetryForm { minutes: text("soon"), ..RetryForm::default() });
         assert_eq!(soon["eventTimeToLiveInMinutes"], "soon", "the API refuses it in its words");
     }
 }

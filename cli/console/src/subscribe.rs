@@ -4,9 +4,8 @@ use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use gridpost_api::client::Condition;
+use gridpost_api::{client::Condition, subscription::EventSubscriptionInput};
 use maud::{Markup, html};
-use serde_json::json;
 
 use super::App;
 use super::edit::notice;
@@ -49,7 +48,7 @@ pub(super) async fn create(
         let shown = (fields, &Placed::default(), Some(focus.as_str()));
         return Ok(render(&app, &topic, shown, &html! {}).into_response());
     }
-    let (document, problems) = document(fields, &json!({}), true);
+    let (document, problems) = document(fields, &EventSubscriptionInput::default(), true);
     if !problems.is_empty() {
         let page = render(&app, &topic, (fields, &problems, None), &html! {});
         return Ok((StatusCode::BAD_REQUEST, page).into_response());
@@ -59,7 +58,7 @@ pub(super) async fn create(
         .api
         .clone()
         .only_if(Some(Condition::IsNew))
-        .put_subscription(&topic, name, &document)
+        .put_subscription(&topic, name, &document.into_document())
         .await
     {
         Ok(_) => {

@@ -3,8 +3,12 @@
 
 pub(super) mod view;
 
-use gridpost_api::settings::{Document, Kind, SETTINGS, Setting, of_rows, setting};
-use serde_json::{Value, json};
+use gridpost_api::{
+    settings::{Document, Kind, SETTINGS, Setting, of_rows, setting},
+    subscription::EventSubscriptionInput,
+};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::{
     form::{Fields, FormAction, Posted, meant, placed::Placed, written},
@@ -29,7 +33,7 @@ fn of_types(fields: &Fields) -> impl Iterator<Item = &'static Setting> {
     own.filter(|one| one.is_of(&|path| fields.get(path).to_owned()))
 }
 
-pub(super) fn fields_of(document: &Value) -> Fields {
+pub(super) fn fields_of(document: &impl Serialize) -> Fields {
     let document = Document::of(document);
     let mut fields = Fields::default();
     for one in SETTINGS {
@@ -93,7 +97,7 @@ fn texts(setting: &Setting, path: &str, fields: &Fields) -> Vec<String> {
 }
 
 /// The document that was, with what the fields change; and what they say that no document can.
-pub(super) fn document(fields: &Fields, was: &Value, is_new: bool) -> (Value, Placed) {
+pub(super) fn document(fields: &Fields, was: &impl Serialize, is_new: bool) -> (Document, Placed) {
     let mut before = fields_of(was);
     let mut document = Document::of(was);
     // An object of another type begins anew.
@@ -126,9 +130,7 @@ pub(super) fn document(fields: &Fields, was: &Value, is_new: bool) -> (Value, Pl
             }
         }
     }
-    let mut whole = was.clone();
-    whole["properties"] = document.into_properties();
-    (whole, refused_rules(fields))
+    (document, refused_rules(fields))
 }
 
 fn refused_rules(fields: &Fields) -> Placed {
@@ -183,7 +185,8 @@ fn telling(list: &str) -> Vec<&'static str> {
 /// Does what a button asks for that changes the form alone: the field that has the focus then. None where
 /// the form is to be saved.
 pub(super) fn arranged(posted: &mut Posted) -> Option<String> {
-    let before = posted.made.was().map(|was| fields_of(&was)).unwrap_or_default();
+    let before = posted.made.was::<EventSubscriptionInput>();
+    let before = before.map(|was| fields_of(&was)).unwrap_or_default();
     let fields = &mut posted.fields;
     let focus = match &posted.action {
         FormAction::Add(list) => {
@@ -235,7 +238,7 @@ pub(super) fn without_secrets(document: &Value) -> Value {
             settings.reset(secret);
         }
     }
-    json!({"properties": settings.into_properties()})
+    settings.into_document()
 }
 
 #[cfg(test)]

@@ -131,7 +131,8 @@ async fn a_topic_s_settings_stay_typed() {
 
 #[tokio::test]
 async fn a_retry_policy_stays_typed() {
-    let was = json!({"maxDeliveryAttempts": 30, "eventTimeToLiveInMinutes": 1440}).to_string();
+    let policy = json!({"maxDeliveryAttempts": 30, "eventTimeToLiveInMinutes": 1440});
+    let was = json!({"properties": {"retryPolicy": policy}}).to_string();
     let typed = [
         ETAG,
         ("was", was.as_str()),

@@ -227,6 +227,19 @@ pub fn merge(document: &mut Value, patch: &Value) {
     }
 }
 
+/// Makes the patch that [`merge`] needs to make `new` of `old`; an empty object where they are the same.
+pub fn difference(old: &Value, new: &Value) -> Value {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else { return new.clone() };
+    let mut patch = Map::new();
+    for (name, value) in new.iter().filter(|(name, value)| old.get(*name) != Some(*value)) {
+        let change = old.get(name).map_or_else(|| value.clone(), |old| difference(old, value));
+        patch.insert(name.clone(), change);
+    }
+    let removed = old.keys().filter(|name| !new.contains_key(*name));
+    patch.extend(removed.map(|name| (name.clone(), Value::Null)));
+    Value::Object(patch)
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -269,5 +282,15 @@ mod tests {
             merge(&mut document, &patch);
             assert_eq!(document, want, "{patch}");
         }
+    }
+
+    #[test]
+    fn only_what_was_changed_is_in_the_patch() {
+        let old = json!({"a": 1, "b": {"c": 1, "d": 2}, "e": [1], "f": "x"});
+        let new = json!({"a": 1, "b": {"c": 3, "d": 2}, "e": [1, 2], "g": true});
+        let want = json!({"b": {"c": 3}, "e": [1, 2], "f": null, "g": true});
+        assert_eq!(difference(&old, &new), want);
+        assert_eq!(difference(&old, &old), json!({}));
+        assert_eq!(difference(&json!({"a": {"b": 1}}), &json!({"a": 2})), json!({"a": 2}));
     }
 }

@@ -56,7 +56,7 @@ use crate::{
     document::{
         self, Code, Problem, Problems,
         azure::{Form, NotSupported},
-        merge, read as read_as, read_at,
+        difference, merge, read as read_as, read_at,
     },
     schema::{List, Time, shown, stand_in},
 };
@@ -584,6 +584,25 @@ fn drop_replaced(members: &mut Map<String, Value>, changes: &Map<String, Value>)
     if let Some(properties) = properties.and_then(Value::as_object_mut).filter(|_| says_type) {
         properties.remove("authentication");
     }
+}
+
+/// Makes the patch that changes one document into another: the parts that a patch replaces as a whole are in
+/// it as a whole.
+pub fn patch_of(old: &Value, new: &Value) -> Value {
+    let mut patch = difference(old, new);
+    // Each part, and the member whose change says that it is replaced.
+    for (part, member) in [
+        ("/properties/filter", ""),
+        ("/properties/destination", "/endpointType"),
+        ("/properties/destination/properties/authentication", "/type"),
+    ] {
+        let is_replaced = patch.pointer(&format!("{part}{member}")).is_some();
+        let whole = new.pointer(part).filter(|_| is_replaced);
+        if let Some((changed, whole)) = patch.pointer_mut(part).zip(whole) {
+            *changed = whole.clone();
+        }
+    }
+    patch
 }
 
 /// Writes an event subscription as a document with defaults filled in. `profile` is its topic's,

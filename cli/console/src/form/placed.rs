@@ -60,7 +60,7 @@ impl Placed {
     }
 
     /// All of them, each with the id of the field that shows it.
-    pub(super) fn all(&self) -> Vec<(&str, Option<&str>)> {
+    pub(crate) fn all(&self) -> Vec<(&str, Option<&str>)> {
         self.0
             .iter()
             .map(|one| (one.message.as_str(), one.shown.get().map(String::as_str)))

@@ -1,3 +1,4 @@
+use gridpost_api::{document::difference, subscription::patch_of};
 use serde_json::json;
 
 use super::*;
@@ -32,6 +33,12 @@ fn whole() -> Value {
         "deadLetterDestination": {"endpointType": "S3Bucket", "properties": {"bucketName": "b", "prefix": ""}},
         "labels": ["l"], "expirationTimeUtc": null, "signing": {"scheme": "StandardWebhooks"},
     }})
+}
+
+/// The document that fields mean, and its problems.
+fn document(fields: &Fields, was: &Value, is_new: bool) -> (Value, Placed) {
+    let (document, problems) = super::document(fields, was, is_new);
+    (document.into_document(), problems)
 }
 
 /// The document that fields mean, on top of nothing.
@@ -112,7 +119,7 @@ fn one_field_changes_one_member() {
         let before = fields.clone();
         fields.set(name, text);
         assert_ne!(fields, before, "{name}");
-        crate::patch::difference(&was, &document(&fields, &was, false).0)
+        difference(&was, &document(&fields, &was, false).0)
     };
     let table = [
         (
@@ -152,7 +159,7 @@ fn what_is_emptied_goes_back_to_its_default() {
     let mut fields = fields_of(&was);
     fields.keep_rows("deadLetterDestination", |_, _| false);
     fields.keep_rows("filter.advancedFilters", |_, _| false);
-    let patch = crate::patch::of_subscription(&was, &document(&fields, &was, false).0);
+    let patch = patch_of(&was, &document(&fields, &was, false).0);
     let properties = &patch["properties"];
     assert_eq!(properties["deadLetterDestination"], Value::Null);
     assert!(properties["filter"].get("advancedFilters").is_none());
@@ -264,7 +271,7 @@ fn authentications_are_changed_by_fields_and_their_secrets_are_only_written() {
             fields.clear(&of(name));
             fields.set(of(name), *text);
         }
-        let patch = crate::patch::of_subscription(was, &document(&fields, was, false).0);
+        let patch = patch_of(was, &document(&fields, was, false).0);
         patch.pointer("/properties/destination/properties/authentication").cloned()
     };
     let assertion = json!({"type": "AwsWebIdentity",

@@ -47,6 +47,16 @@ impl Document {
         Self(properties)
     }
 
+    /// Returns its document.
+    pub fn into_document(self) -> Value {
+        json!({"properties": self.into_properties()})
+    }
+
+    /// Returns the retry policy of its document; null without one.
+    pub fn into_retry_policy(self) -> Value {
+        self.into_properties()["retryPolicy"].take()
+    }
+
     /// Returns the `properties` of its document.
     pub fn into_properties(mut self) -> Value {
         if let Some(rules) = self.0.pointer_mut(RULES) {

@@ -181,3 +181,25 @@ fn a_patched_filter_takes_the_place_of_the_whole_filter() {
     let labels = patch(&json!({"labels": ["a"]}), &existing).expect("valid");
     assert_eq!(labels.filter, existing.filter);
 }
+
+#[test]
+fn parts_that_a_patch_replaces_are_in_it_as_a_whole() {
+    let filter = json!({"includedEventTypes": ["A"], "subjectBeginsWith": "/a"});
+    let hook = |url: &str| {
+        json!({"endpointType": "WebHook",
+            "properties": {"endpointBaseUrl": url, "maxEventsPerBatch": 9}})
+    };
+    let of = |filter: &Value, destination: Value| json!({"properties": {"filter": filter, "destination": destination}});
+    let old = of(&filter, hook("a"));
+    let mut other = filter.clone();
+    other["subjectBeginsWith"] = json!("/b");
+    let patch = patch_of(&old, &of(&other, hook("a")));
+    assert_eq!(patch, json!({"properties": {"filter": other}}));
+    let patch = patch_of(&old, &of(&filter, hook("b")));
+    let want = json!({"destination": {"properties": {"endpointBaseUrl": "b"}}});
+    assert_eq!(patch["properties"], want);
+    let queue = json!({"endpointType": "SqsQueue", "properties": {"maxEventsPerBatch": 9}});
+    let patch = patch_of(&old, &of(&filter, queue.clone()));
+    assert_eq!(patch["properties"]["destination"], queue);
+    assert_eq!(patch_of(&old, &old), json!({}));
+}

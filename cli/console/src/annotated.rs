@@ -1,0 +1,96 @@
+//! Shows a document with its problems at their places.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::page;
+use gridpost_ops::failure::Detail;
+
+/// A document, line by line, with each problem below the line of its member.
+pub(super) fn annotated(document: &Value, problems: &[Detail]) -> Markup {
+    let mut lines = Vec::new();
+    write(document, "", "", "", &mut lines);
+    let is_placed =
+        |one: &&Detail| lines.iter().any(|(path, _)| is_at(one.target.as_deref(), path));
+    html! {
+        @let elsewhere: Vec<_> = problems.iter().filter(|one| !is_placed(one)).collect();
+        @if !elsewhere.is_empty() {
+            ul { @for one in elsewhere {
+                li { @if let Some(target) = &one.target { code { (target) } ": " } (one.message) }
+            } }
+        }
+        pre id="text-problems" role="region" aria-label="The document with its problems" tabindex="0" {
+            @for (path, line) in &lines {
+                (page::visible(line)) "\n"
+                @for one in problems.iter().filter(|one| !path.is_empty() && is_at(one.target.as_deref(), path)) {
+                    strong.bad { "  ↑ " (page::visible(&one.message)) "\n" }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a problem's target is that path. The API writes `properties.a.b[0]`, some with `$.` before it.
+fn is_at(target: Option<&str>, path: &str) -> bool {
+    target.map(|target| target.trim_start_matches("$.")) == Some(path)
+}
+
+/// Lines of a document with the path of the member that begins in each.
+fn write(value: &Value, path: &str, indent: &str, name: &str, lines: &mut Vec<(String, String)>) {
+    let deeper = format!("{indent}  ");
+    let open = |open: &str, lines: &mut Vec<_>| {
+        lines.push((path.to_owned(), format!("{indent}{name}{open}")));
+    };
+    match value {
+        Value::Object(members) if !members.is_empty() => {
+            open("{", lines);
+            for (member, value) in members {
+                let below =
+                    if path.is_empty() { member.clone() } else { format!("{path}.{member}") };
+                write(
+                    value,
+                    &below,
+                    &deeper,
+                    &format!("{}: ", Value::from(member.as_str())),
+                    lines,
+                );
+            }
+            lines.push((String::new(), format!("{indent}}}")));
+        }
+        Value::Array(elements) if !elements.is_empty() => {
+            open("[", lines);
+            for (index, value) in elements.iter().enumerate() {
+                write(value, &format!("{path}[{index}]"), &deeper, "", lines);
+            }
+            lines.push((String::new(), format!("{indent}]")));
+        }
+        value => open(&value.to_string(), lines),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_problem_stands_below_its_line() {
+        let document = json!({"properties": {"filter": {"list": [{"key": "<b>"}]}}});
+        let detail = |target: &str, message: &str| Detail {
+            code: "C".to_owned(),
+            message: message.to_owned(),
+            target: Some(target.to_owned()),
+        };
+        let problems = [
+            detail("properties.filter.list[0].key", "no such key"),
+            detail("properties.x", "what?"),
+        ];
+        let shown = annotated(&document, &problems).into_string();
+        assert!(
+            shown.contains("&lt;b&gt;&quot;\n<strong class=\"bad\">  ↑ no such key"),
+            "{shown}"
+        );
+        assert!(shown.contains("<li><code>properties.x</code>: what?</li>"), "{shown}");
+    }
+}
