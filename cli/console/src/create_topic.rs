@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use gridpost_api::{
     client::Condition,
-    document::quoted,
+    document::{literal, quoted},
     topic::{IdempotencySettings, Mapping, TopicInput, TopicPatch, TopicSettings},
 };
 use maud::{Markup, html};
@@ -19,9 +19,9 @@ use super::edit::notice;
 use super::failure::{self, Answer};
 use super::form::placed::Placed;
 use super::form::view::{Text, View};
-use super::form::{Fields, Posted, meant, meant_value, written};
+use super::form::{Fields, Posted, meant, written};
 use super::made::value;
-use super::page::{Frame, Tab, topic_url};
+use super::page::{Frame, Tab, above_topic, topic_url};
 use super::subscribe::about_name;
 use gridpost_ops::failure::Refusal;
 
@@ -89,7 +89,7 @@ fn read<D: DeserializeOwned>(
     problems: &mut Placed,
 ) -> Option<D> {
     let text = given(fields, name)?;
-    let read = serde_json::from_value(meant_value(text));
+    let read = serde_json::from_value(literal(text));
     read.map_err(|_| problems.add(name, format!("must be {must_be}, but is {}", quoted(text)))).ok()
 }
 
@@ -211,11 +211,10 @@ fn render(app: &App, fields: &Fields, problems: &Placed, notice: &Markup) -> Mar
         form.document method="post" action=(URL) novalidate {
             (app.token())
             (all)
-            @if app.may_change() { button { "Create the topic" } }
-            @else { p.muted { "This console is read-only: it makes nothing." } }
+            (app.button("Create the topic", "makes nothing"))
         }
     };
-    let above = vec![("/topics".to_owned(), "Topics".to_owned())];
+    let above = above_topic();
     let command = "topic create NAME".to_owned();
     app.page(&Frame { tab: Tab::Topics, title: "Create a topic", above, command }, &body)
 }

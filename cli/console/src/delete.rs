@@ -13,8 +13,9 @@ use serde::Deserialize;
 
 use super::App;
 use super::failure::{self, Answer};
-use super::page::{self, Frame, Tab, number, subscription_url, topic_url};
-use gridpost_ops::{failure::Misuse, subscription};
+use super::form::confirmed;
+use super::page::{self, Frame, Names, Tab, number, subscription_url, topic_url};
+use gridpost_ops::subscription;
 
 /// Event subscriptions that are named before their topic is deleted.
 const SHOWN_MAX: usize = 50;
@@ -25,21 +26,7 @@ pub(super) struct Typed {
     typed: String,
 }
 
-impl Typed {
-    fn check(&self, wanted: &str) -> Result<(), Misuse> {
-        match self.typed.trim() == wanted {
-            true => Ok(()),
-            false => {
-                Err(Misuse(format!("Nothing was deleted: type {wanted} to say that it is meant.")))
-            }
-        }
-    }
-}
-
-pub(super) async fn of_subscription(
-    State(app): State<App>,
-    Path((topic, name)): Path<(String, String)>,
-) -> Answer {
+pub(super) async fn of_subscription(State(app): State<App>, Path((topic, name)): Names) -> Answer {
     let document = app.api.subscription(&topic, &name).await?;
     let health = app.api.health(&topic, &name).await;
     let whole = format!("{topic}/{name}");
@@ -85,8 +72,7 @@ pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) 
         @if app.may_change() { (consent(&app, &url, &topic)) }
     };
     let command = format!("topic delete {topic}");
-    let above =
-        vec![("/topics".to_owned(), "Topics".to_owned()), (topic_url(&topic), topic.clone())];
+    let above = page::above_subscription(&topic);
     let title = format!("Delete {topic}");
     Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
 }
@@ -147,10 +133,10 @@ fn consent(app: &App, url: &str, wanted: &str) -> Markup {
 
 pub(super) async fn delete_subscription(
     State(app): State<App>,
-    Path((topic, name)): Path<(String, String)>,
-    Form(typed): Form<Typed>,
+    Path((topic, name)): Names,
+    Form(Typed { typed }): Form<Typed>,
 ) -> Answer<Redirect> {
-    typed.check(&format!("{topic}/{name}"))?;
+    confirmed(&typed, &format!("{topic}/{name}"))?;
     app.api.delete_subscription(&topic, &name).await?;
     Ok(Redirect::to(&format!("{}?done=deleted", topic_url(&topic))))
 }
@@ -158,9 +144,9 @@ pub(super) async fn delete_subscription(
 pub(super) async fn delete_topic(
     State(app): State<App>,
     Path(topic): Path<String>,
-    Form(typed): Form<Typed>,
+    Form(Typed { typed }): Form<Typed>,
 ) -> Answer<Redirect> {
-    typed.check(&topic)?;
+    confirmed(&typed, &topic)?;
     app.api.delete_topic(&topic).await?;
     Ok(Redirect::to("/topics?done=deleted"))
 }
@@ -190,7 +176,6 @@ mod tests {
         let refused = gridpost_ops::failure::Refusal::from_answer(403, "{}").into();
         let shown = waits(Err(&refused)).into_string();
         assert!(shown.contains("could not be counted") && !shown.contains("<strong>0"), "{shown}");
-        assert!(Typed { typed: " a/b ".to_owned() }.check("a/b").is_ok());
-        assert!(Typed { typed: "b".to_owned() }.check("a/b").is_err());
+        assert!(confirmed(" a/b ", "a/b").is_ok() && confirmed("b", "a/b").is_err());
     }
 }

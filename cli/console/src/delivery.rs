@@ -13,13 +13,13 @@ use maud::{Markup, html};
 use super::App;
 use super::failure::Answer;
 use super::form::{Look, Nothing};
-use super::page::{self, Frame, Tab, subscription_url};
+use super::page::{self, Frame, Names, Tab, subscription_url};
 use super::picture::{self, Kind, Point};
 use gridpost_ops::{attempt_lines::describe_reason, delivery, output};
 
 pub(super) async fn list(
     State(app): State<App>,
-    Path((topic, name)): Path<(String, String)>,
+    Path((topic, name)): Names,
     Query(look): Query<Look>,
 ) -> Answer {
     let page = app.api.deliveries_page(&topic, &name, look.after.as_deref()).await?;

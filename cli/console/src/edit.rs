@@ -16,12 +16,10 @@ use super::form::placed::Placed;
 use super::form::view::View;
 use super::form::{Fields, Posted};
 use super::made::{self, Made, is_conflict};
-use super::page::{self, Frame, Tab, subscription_url};
+use super::page::{self, Frame, Names, Tab, subscription_url};
 use super::subscription_form::view::{About, sections};
 use super::subscription_form::{arranged, document, fields_of, placed, without_secrets};
 use gridpost_ops::failure::Refusal;
-
-type Names = Path<(String, String)>;
 
 struct Shown<'a> {
     fields: &'a Fields,
@@ -151,8 +149,7 @@ fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, notice: &Markup
             @if app.may_change() { button { "Save" } }
             (all)
             @if !schema.is_empty() { p.muted { "Events are delivered as " (schema) ", which can't be changed." } }
-            @if app.may_change() { button { "Save" } }
-            @else { p.muted { "This console is read-only: it saves nothing." } }
+            (app.button("Save", "saves nothing"))
         }
     };
     let command =

@@ -13,13 +13,11 @@ use super::App;
 use super::annotated::annotated;
 use super::failure::{self, Answer};
 use super::made::{self, Made, is_conflict};
-use super::page::{self, Frame, Tab, subscription_url};
+use super::page::{self, Frame, Names, Tab, subscription_url};
 use gridpost_ops::{
     failure::{Misuse, Refusal},
     output::pretty,
 };
-
-type Names = Path<(String, String)>;
 
 /// Returns the part of a document that is edited: its settings.
 pub(super) fn editable(document: &EventSubscription) -> EventSubscriptionInput {
@@ -122,8 +120,7 @@ fn render(app: &App, topic: &str, name: &str, form: &Edited, problems: &Markup) 
             (form.made.fields())
             label for="document" { "Document" }
             textarea id="document" name="document" rows="28" spellcheck="false" { "\n" (page::visible_json(&form.document)) }
-            @if app.may_change() { button { "Save" } }
-            @else { p.muted { "This console is read-only: it saves nothing." } }
+            (app.button("Save", "saves nothing"))
         }
     };
     let command =

@@ -21,7 +21,7 @@ use super::form::placed::Placed;
 use super::form::view::View;
 use super::form::{Fields, Posted};
 use super::made::{self, Made, is_conflict, is_empty, value};
-use super::page::{Frame, Tab, topic_url};
+use super::page::{Frame, Tab, above_subscription, topic_url};
 use gridpost_ops::failure::Refusal;
 
 /// The field that says whether the topic takes events of one's own. No member of a document is called so.
@@ -142,12 +142,10 @@ fn render(app: &App, topic: &str, shown: &Shown<'_>, notice: &Markup) -> Markup 
             (made.fields())
             @if is_own { input type="hidden" name=(OWN) value="yes"; }
             (all)
-            @if app.may_change() { button { "Save" } }
-            @else { p.muted { "This console is read-only: it saves nothing." } }
+            (app.button("Save", "saves nothing"))
         }
     };
-    let above =
-        vec![("/topics".to_owned(), "Topics".to_owned()), (topic_url(topic), topic.to_owned())];
+    let above = above_subscription(topic);
     let command = format!("topic update {topic} --file patch.json");
     let title = format!("Settings of {topic}");
     app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)

@@ -11,11 +11,9 @@ use serde_json::value::RawValue;
 
 use super::App;
 use super::failure::{self, Answer};
-use super::page::{self, Frame, Tab, subscription_url};
+use super::page::{self, Frame, Names, Tab, subscription_url};
 use super::publish::{json_text, parts, sample, wanted};
 use gridpost_ops::{failure::Misuse, output::pretty, subscription::send_test};
-
-type Names = Path<(String, String)>;
 
 pub(super) async fn show(State(app): State<App>, Path((topic, name)): Names) -> Answer {
     let (of, document) =
@@ -130,8 +128,7 @@ fn render_test(app: &App, topic: &str, name: &str, event: &str, result: &Markup)
             (app.token())
             label for="event" { "Event" }
             textarea id="event" name="event" rows="14" spellcheck="false" { "\n" (page::visible_json(event)) }
-            @if app.may_change() { button { "Send it" } }
-            @else { p.muted { "This console is read-only: it sends nothing." } }
+            (app.button("Send it", "sends nothing"))
         }
     };
     let command =

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::made::Made;
+use gridpost_ops::failure::Misuse;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields(BTreeMap<String, String>);
@@ -171,16 +172,6 @@ pub(super) fn meant(field: &str) -> String {
     json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_else(|| field.to_owned())
 }
 
-/// Reads a field whose member is a number, or `true` or `false`. Anything else stays a text, which
-/// the API refuses in its own words.
-pub(super) fn meant_value(field: &str) -> Value {
-    let field = field.trim();
-    match serde_json::from_str(field) {
-        Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
-        _ => Value::from(field),
-    }
-}
-
 /// The query that every page may have: which page of a list, and what was just done.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Look {
@@ -210,10 +201,16 @@ impl Agreed {
     }
 }
 
+/// Refuses a deletion without the name that was to be typed.
+pub(super) fn confirmed(typed: &str, wanted: &str) -> Result<(), Misuse> {
+    let told = || Misuse(format!("Nothing was deleted: type {wanted} to say that it is meant."));
+    (typed.trim() == wanted).then_some(()).ok_or_else(told)
+}
+
 pub(super) fn agreed(given: &str) -> anyhow::Result<()> {
     match given {
         "yes" => Ok(()),
-        _ => Err(gridpost_ops::failure::Misuse(
+        _ => Err(Misuse(
             "Nothing was done: tick the box beside the button to say that it is meant.".to_owned(),
         )
         .into()),
@@ -222,8 +219,6 @@ pub(super) fn agreed(given: &str) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn posted(pairs: &[(&str, &str)]) -> Posted {
@@ -264,8 +259,6 @@ mod tests {
             assert_eq!(meant(&field), text, "{field}");
             assert!(!field.contains('\n') && super::super::page::visible(&field) == field);
         }
-        assert_eq!(meant_value(" 5"), json!(5));
-        assert_eq!((meant_value("five"), meant_value("true")), (json!("five"), json!(true)));
     }
 
     #[test]

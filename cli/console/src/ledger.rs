@@ -5,9 +5,14 @@ use std::collections::BTreeMap;
 
 use axum::extract::{Query, State};
 use axum::response::Response;
+use gridpost_api::schema::Time;
+use gridpost_core::{
+    ledger::{Account, Intake, Latency, Ledger},
+    subscription::SubscriptionKey,
+    time::Timestamp,
+};
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::App;
 use super::failure::{self, Answer};
@@ -15,10 +20,14 @@ use super::form::given;
 use super::page::{self, Frame, Tab, number, subscription_url};
 use super::picture::{self, Bar};
 use gridpost_ops::{
-    audit::{self, Effort, verdict::Audit},
+    audit::{
+        self, Effort,
+        report::total,
+        verdict::{Audit, Verdict},
+    },
     failure::Misuse,
     given::TimeSpan,
-    output::{self, text_at},
+    output,
 };
 
 /// How far back it looks, unless said otherwise.
@@ -27,14 +36,6 @@ const SINCE: &str = "6h";
 #[derive(Deserialize)]
 pub(super) struct LedgerQuery {
     since: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Hour {
-    delivered: u64,
-    waiting: u64,
-    dead_lettered: u64,
-    dropped: u64,
 }
 
 pub(super) async fn show(
@@ -65,54 +66,55 @@ pub(super) async fn show(
 }
 
 fn told(audit: &Audit) -> Markup {
-    let document = audit.document();
-    let class = match text_at(&document, "/verdict") {
-        "balances" if audit.is_complete() => "done",
-        "balances" | "underWay" => "empty",
-        _ => "problem",
+    let class = match audit.verdict() {
+        Verdict::Balances if audit.is_complete() => "done",
+        Verdict::Balances | Verdict::UnderWay { .. } => "empty",
+        Verdict::Missing { .. } => "problem",
     };
     html! {
         div class=(class) role="status" { @for line in audit.meaning().lines() { p { (line) } } }
-        (by_hour(&document))
-        (by_subscription(&document))
-        (by_topic(&document))
+        (by_hour(&audit.ledger))
+        (by_subscription(&audit.ledger))
+        (by_topic(audit))
     }
 }
 
-fn hours(document: &Value) -> BTreeMap<String, Hour> {
-    let mut found: BTreeMap<String, Hour> = BTreeMap::new();
-    let all = document["eventSubscriptions"].as_array().into_iter().flatten();
-    for hour in all.filter_map(|one| one["hours"].as_array()).flatten() {
-        let count = |pointer: &str| hour.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
-        let sum = found.entry(text_at(hour, "/publishHour").to_owned()).or_default();
-        sum.delivered += count("/delivered");
-        sum.waiting += count("/waiting");
-        sum.dead_lettered += count("/deadLettered/total");
-        sum.dropped += count("/dropped/total");
+fn hours(ledger: &Ledger) -> BTreeMap<Timestamp, Account> {
+    let mut hours: BTreeMap<_, Account> = BTreeMap::new();
+    for ((_, hour), account) in &ledger.accounts {
+        hours.entry(*hour).or_default().add(account);
     }
-    found
+    hours
 }
 
-fn by_hour(document: &Value) -> Markup {
-    let hours = hours(document);
-    let bar = |(at, hour): (&String, &Hour)| Bar {
-        name: at.get(11..16).unwrap_or(at).to_owned(),
-        parts: vec![
-            (hour.delivered, "s-good"),
-            (hour.waiting, "s-all"),
-            (hour.dead_lettered, "s-end"),
-            (hour.dropped, "s-bad"),
-        ],
-        told: format!(
-            "{at}: {} delivered, {} wait, {} dead-lettered, {} lost",
-            hour.delivered, hour.waiting, hour.dead_lettered, hour.dropped
-        ),
+/// Counts the events that were delivered, that wait, that were dead-lettered, and that were dropped.
+fn counts(account: &Account) -> [u64; 4] {
+    let [dead_lettered, dropped] = [&account.dead_lettered, &account.dropped].map(total);
+    [account.delivered, account.waiting, dead_lettered, dropped]
+}
+
+fn by_hour(ledger: &Ledger) -> Markup {
+    let hours = hours(ledger);
+    let bar = |(at, account): (&Timestamp, &Account)| {
+        let at = at.to_iso_8601();
+        let [delivered, waiting, dead_lettered, dropped] = counts(account);
+        Bar {
+            name: at.get(11..16).unwrap_or(&at).to_owned(),
+            parts: vec![
+                (delivered, "s-good"),
+                (waiting, "s-all"),
+                (dead_lettered, "s-end"),
+                (dropped, "s-bad"),
+            ],
+            told: format!(
+                "{at}: {delivered} delivered, {waiting} wait, {dead_lettered} dead-lettered, {dropped} lost"
+            ),
+        }
     };
     let bars: Vec<_> = hours.iter().map(bar).collect();
-    let row = |(at, hour): (&String, &Hour)| {
-        let counts = [hour.delivered, hour.waiting, hour.dead_lettered, hour.dropped];
-        let cells = counts.map(|count| html! { (number(count)) });
-        std::iter::once(page::time_or_text(at)).chain(cells).collect::<Vec<_>>()
+    let row = |(at, account): (&Timestamp, &Account)| {
+        let cells = counts(account).map(|count| html! { (number(count)) });
+        std::iter::once(page::time(Time(*at))).chain(cells).collect::<Vec<_>>()
     };
     let rows: Vec<_> = hours.iter().map(row).collect();
     html! {
@@ -127,23 +129,20 @@ fn by_hour(document: &Value) -> Markup {
     }
 }
 
-fn by_subscription(document: &Value) -> Markup {
-    let row = |one: &Value| {
-        let (topic, name) = (text_at(one, "/topic"), text_at(one, "/name"));
-        let count = |pointer: &str| html! { (page::number_at(one, pointer)) };
-        let latency = one.pointer("/latency/p95AtMostMs").and_then(Value::as_u64);
-        vec![
-            html! { a href=(subscription_url(topic, name, "")) { (topic) "/" (name) } },
-            count("/matched"),
-            count("/delivered"),
-            count("/deadLettered/total"),
-            count("/dropped/total"),
-            count("/waiting"),
-            html! { @if let Some(ms) = latency { "≤ " (number(ms)) " ms" } @else { "-" } },
-        ]
+fn by_subscription(ledger: &Ledger) -> Markup {
+    let row = |(key, account): (&SubscriptionKey, Account)| {
+        let [delivered, waiting, dead_lettered, dropped] = counts(&account);
+        let counts = [account.matched, delivered, dead_lettered, dropped, waiting];
+        let mut cells =
+            vec![html! { a href=(subscription_url(&key.topic, &key.name, "")) { (key) } }];
+        cells.extend(counts.map(|count| html! { (number(count)) }));
+        cells.push(match account.latencies.percentile(95) {
+            Some(Latency::AtMost(ms)) => html! { "≤ " (number(ms)) " ms" },
+            Some(Latency::Above(_)) | None => html! { "-" },
+        });
+        cells
     };
-    let rows: Vec<_> =
-        document["eventSubscriptions"].as_array().into_iter().flatten().map(row).collect();
+    let rows: Vec<_> = ledger.totals().into_iter().map(row).collect();
     let head = [
         "Event subscription",
         "Matched",
@@ -156,16 +155,15 @@ fn by_subscription(document: &Value) -> Markup {
     html! { @if !rows.is_empty() { h2 { "By event subscription" } (page::table("By event subscription", &head, &rows)) } }
 }
 
-fn by_topic(document: &Value) -> Markup {
-    let row = |one: &Value| {
-        let name = text_at(one, "/name");
+fn by_topic(audit: &Audit) -> Markup {
+    let row = |(name, Intake { accepted, unmatched }): (&str, Intake)| {
         vec![
             html! { a href=(page::topic_url(name)) { (name) } },
-            html! { (page::number_at(one, "/accepted")) },
-            html! { (page::number_at(one, "/unmatched")) },
+            html! { (number(accepted)) },
+            html! { (number(unmatched)) },
         ]
     };
-    let rows: Vec<_> = document["topics"].as_array().into_iter().flatten().map(row).collect();
+    let rows: Vec<_> = audit.topics().into_iter().map(row).collect();
     html! { @if !rows.is_empty() {
         h2 { "By topic" } (page::table("By topic", &["Topic", "Accepted", "For no event subscription"], &rows))
     } }
@@ -173,20 +171,20 @@ fn by_topic(document: &Value) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn hours_of_all_event_subscriptions_are_added() {
-        let hour = |delivered: u64| {
-            json!({"publishHour": "2026-01-01T08:00:00.000Z", "delivered": delivered,
-            "waiting": 1, "deadLettered": {"total": 2}, "dropped": {"total": 0}})
-        };
-        let document = json!({"eventSubscriptions": [{"hours": [hour(3)]}, {"hours": [hour(4)]}]});
-        let want = Hour { delivered: 7, waiting: 2, dead_lettered: 4, dropped: 0 };
-        assert_eq!(hours(&document).into_values().collect::<Vec<_>>(), [want]);
-        assert!(by_hour(&json!({})).into_string().contains("No event was published"));
-        assert!(by_hour(&document).into_string().contains("08:00"));
+        let at = Timestamp::parse_rfc_3339("2026-01-01T08:00:00Z").expect("a time");
+        let mut ledger = Ledger::default();
+        assert!(by_hour(&ledger).into_string().contains("No event was published"));
+        for (name, delivered) in [("a", 3), ("b", 4)] {
+            let key = SubscriptionKey { topic: "t".to_owned(), name: name.to_owned() };
+            let dead_lettered = [("Expired".to_owned(), 2)].into();
+            let account = Account { delivered, waiting: 1, dead_lettered, ..Account::default() };
+            ledger.accounts.insert((key, at), account);
+        }
+        assert_eq!(hours(&ledger).values().map(counts).collect::<Vec<_>>(), [[7, 2, 4, 0]]);
+        assert!(by_hour(&ledger).into_string().contains("08:00"));
     }
 }

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use axum::body::Body;
+use axum::extract::Path;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, StreamExt};
@@ -33,6 +34,9 @@ const TABS: [(Tab, &str, &str); 8] = [
 
 /// Settings of htmx: nothing inline, nothing evaluated, no page kept in the browser's storage.
 const HTMX: &str = r#"{"includeIndicatorStyles":false,"allowEval":false,"allowScriptTags":false,"selfRequestsOnly":true,"historyEnabled":false,"historyCacheSize":0}"#;
+
+/// The topic and the name of an event subscription, in a path.
+pub(super) type Names = Path<(String, String)>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tab {
@@ -82,6 +86,14 @@ impl Shared {
 
     pub(super) fn token(&self) -> Markup {
         html! { input type="hidden" name="csrf" value=(self.guard.form_token()); }
+    }
+
+    /// The button of a form; where nothing may be changed, what the console does not do.
+    pub(super) fn button(&self, label: &str, does_not: &str) -> Markup {
+        html! {
+            @if self.may_change() { button { (label) } }
+            @else { p.muted { "This console is read-only: it " (does_not) "." } }
+        }
     }
 
     pub(super) fn may_change(&self) -> bool {
@@ -180,12 +192,20 @@ pub(super) fn with_query(url: &str, pairs: &[(&str, &str)]) -> String {
     }
 }
 
+/// Returns the pages above that of a topic.
+pub(super) fn above_topic() -> Vec<(String, String)> {
+    vec![("/topics".to_owned(), "Topics".to_owned())]
+}
+
+/// Returns the pages above that of an event subscription.
+pub(super) fn above_subscription(topic: &str) -> Vec<(String, String)> {
+    [above_topic(), vec![(topic_url(topic), topic.to_owned())]].concat()
+}
+
+/// Returns the pages above those of which each is about an event subscription.
 pub(super) fn above(topic: &str, name: &str) -> Vec<(String, String)> {
-    vec![
-        ("/topics".to_owned(), "Topics".to_owned()),
-        (topic_url(topic), topic.to_owned()),
-        (subscription_url(topic, name, ""), name.to_owned()),
-    ]
+    let own = (subscription_url(topic, name, ""), name.to_owned());
+    [above_subscription(topic), vec![own]].concat()
 }
 
 /// Shows a point in time: UTC here, in the reader's zone where its script runs.
@@ -194,10 +214,6 @@ pub(super) fn time(at: impl Into<Option<Time>>) -> Markup {
     let utc = at.to_string();
     let told = utc.replace('T', " ").replace('Z', " UTC");
     html! { time datetime=(utc) title=(told) { (told) } }
-}
-
-pub(super) fn number_at(document: &Value, pointer: &str) -> String {
-    document.pointer(pointer).and_then(Value::as_u64).map_or_else(|| "-".to_owned(), number)
 }
 
 /// Shows a text, as a time if it is one.

@@ -19,7 +19,7 @@ use super::failure::{self, Answer};
 use super::form::placed::Placed;
 use super::form::view::{Text, View, id_of};
 use super::form::{Fields, Posted};
-use super::page::{self, Frame, Tab, subscription_url, topic_url};
+use super::page::{self, Frame, Tab, above_subscription, subscription_url, topic_url};
 use draft::{Draft, WHOLE};
 use gridpost_ops::{clock, failure::Misuse, output::pretty, publish, subscription::send_test};
 
@@ -222,8 +222,7 @@ fn render(
         }
         (form(app, topic, schema, view, is_whole, result))
     };
-    let above =
-        vec![("/topics".to_owned(), "Topics".to_owned()), (topic_url(topic), topic.to_owned())];
+    let above = above_subscription(topic);
     let command = format!("publish --topic {topic} --file event.json");
     let frame = Frame { tab: Tab::Topics, title: "Publish a test event", above, command };
     app.page(&frame, &body)

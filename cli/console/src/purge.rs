@@ -10,15 +10,13 @@ use serde::Deserialize;
 
 use super::App;
 use super::failure::{self, Answer};
-use super::form::given;
+use super::form::{confirmed, given};
 use super::letters::{Chosen, count_some};
-use super::page::{self, Frame, Tab, subscription_url};
+use super::page::{self, Frame, Names, Tab, subscription_url};
 use gridpost_ops::{
     failure::Misuse,
     manage_api::dead_letters::{LetterChoice, until_counted},
 };
-
-type Names = Path<(String, String)>;
 
 pub(super) async fn form(
     State(app): State<App>,
@@ -142,12 +140,7 @@ pub(super) async fn run(
     Path((topic, name)): Names,
     Form(Typed { chosen, typed }): Form<Typed>,
 ) -> Answer {
-    let wanted = format!("{topic}/{name}");
-    if typed.trim() != wanted {
-        return Err(
-            Misuse(format!("Nothing was deleted: type {wanted} to say that it is meant.")).into()
-        );
-    }
+    confirmed(&typed, &format!("{topic}/{name}"))?;
     let (mut events, mut objects, mut left) = (0, 0, 0);
     let take = |answer: &DeadLettersPurged| {
         events += answer.purged_events;

@@ -17,10 +17,8 @@ use super::App;
 use super::failure::{self, Answer};
 use super::form::{Look, Nothing, given};
 use super::letters::Chosen;
-use super::page::{self, Frame, Tab, subscription_url};
+use super::page::{self, Frame, Names, Tab, subscription_url};
 use gridpost_ops::{failure::Misuse, manage_api::dead_letters::refusal_by_probation, output};
-
-type Names = Path<(String, String)>;
 
 /// How a redrive is done, beside what it sends.
 #[derive(Debug, Default, Deserialize)]

@@ -18,7 +18,7 @@ use super::App;
 use super::failure::{self, Answer};
 use super::form::given;
 use super::made::{self, Made, is_conflict};
-use super::page::{self, Frame, Tab, subscription_url};
+use super::page::{self, Frame, Names, Tab, subscription_url};
 use super::picture::{self, Kind, Point};
 use gridpost_ops::{
     attempt_lines::describe_reason,
@@ -26,8 +26,6 @@ use gridpost_ops::{
     schedule::{hours, preview},
 };
 use std::time::Duration;
-
-type Names = Path<(String, String)>;
 
 /// What is asked: another policy, and what the endpoint answers. Fields that are not given are as saved.
 #[derive(Debug, Default, Deserialize)]

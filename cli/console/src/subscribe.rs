@@ -14,7 +14,7 @@ use super::form::placed::Placed;
 use super::form::view::{Text, View};
 use super::form::{Fields, Posted};
 use super::made::is_conflict;
-use super::page::{Frame, Tab, subscription_url, topic_url};
+use super::page::{Frame, Tab, above_subscription, subscription_url, topic_url};
 use super::subscription_form::view::{About, sections};
 use super::subscription_form::{arranged, document, fields_of_new, placed};
 use gridpost_ops::failure::Refusal;
@@ -110,12 +110,10 @@ fn render(
             @if app.may_change() { button { "Subscribe it" } }
             (name)
             (all)
-            @if app.may_change() { button { "Subscribe it" } }
-            @else { p.muted { "This console is read-only: it makes nothing." } }
+            (app.button("Subscribe it", "makes nothing"))
         }
     };
-    let above =
-        vec![("/topics".to_owned(), "Topics".to_owned()), (topic_url(topic), topic.to_owned())];
+    let above = above_subscription(topic);
     let command =
         format!("subscription create --topic {topic} --subscription NAME --file document.json");
     let title = format!("Subscribe an endpoint to {topic}");

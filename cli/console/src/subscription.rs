@@ -13,14 +13,12 @@ use serde::Deserialize;
 
 use super::failure::{self, Answer};
 use super::form::{Agreed, Look, Nothing};
-use super::page::{self, Frame, Tab, subscription_url, with_query};
+use super::page::{self, Frame, Names, Tab, subscription_url, with_query};
 use super::{App, keys, topics};
 use gridpost_ops::{
     output::pretty,
     subscription::{health, pause, show},
 };
-
-type Names = Path<(String, String)>;
 
 const BELOW: [(&str, &str); 5] = [
     ("/deliveries", "Failing deliveries"),
@@ -82,7 +80,7 @@ async fn of_subscription(
             ul.links { li { a href={ (url) "/delete" } { "Delete this event subscription" } } }
         }
     };
-    let above = page::above(topic, name)[..2].to_vec();
+    let above = page::above_subscription(topic);
     let command = format!("subscription health --topic {topic} --subscription {name}");
     let title = format!("{topic}/{name}");
     Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))

@@ -78,7 +78,7 @@ pub(super) async fn of_topic(app: &App, topic: &str, look: Look, keys: Option<&K
             ul.links { li { a href={ (topic_url(topic)) "/delete" } { "Delete this topic" } } }
         }
     };
-    let above = vec![("/topics".to_owned(), "Topics".to_owned())];
+    let above = page::above_topic();
     let command = format!("topic show {topic}");
     Ok(app.page(&Frame { tab: Tab::Topics, title: topic, above, command }, &body))
 }

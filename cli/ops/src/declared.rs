@@ -27,7 +27,7 @@ use crate::{
     subscription::{show, warnings},
 };
 
-pub use made::{Made, Outcome};
+pub use made::{Made, MadeReport, Outcome};
 pub use prune::{Prune, Pruned};
 pub use terraform::Root;
 

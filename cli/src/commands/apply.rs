@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::Value;
 
 use crate::{commands::subscription::made::ConsentFlags, output::Output, target::Common};
 use gridpost_ops::{
@@ -87,15 +86,15 @@ pub async fn run(arguments: &ApplyArguments, common: &Common) -> anyhow::Result<
     warnings::print(made.warnings.clone());
     pruned.delete(&api, &mut made).await?;
     let text = || format!("applied {}{}", made.told(), made.lines());
-    common.output.tell(&Value::Object(made.members()), |_| text());
+    common.output.tell(&made.report(), |_| text());
     Ok(arguments.consent.check(made.awaited)?)
 }
 
 fn tell_plan(made: &Made, exit_code: bool, output: Output) -> anyhow::Result<()> {
     warnings::print(made.warnings.clone());
-    let mut document = Value::Object(made.members());
-    document["dryRun"] = true.into();
-    output.tell(&document, |_| {
+    let mut report = made.report();
+    report.dry_run = true;
+    output.tell(&report, |_| {
         format!("dry run, nothing was changed: {}{}", made.told(), made.lines())
     });
     if exit_code && made.changes_something() {

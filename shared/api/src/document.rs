@@ -184,7 +184,7 @@ pub(crate) fn text_of(value: &Value) -> String {
 }
 
 /// Reads a number, or true or false. Anything else stays a text, which the API refuses in its words.
-pub(crate) fn literal(text: &str) -> Value {
+pub fn literal(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Number(_) | Value::Bool(_))) => value,
         _ => text.trim().into(),

@@ -14,7 +14,8 @@ use crate::{
 };
 
 impl Audit {
-    fn topics(&self) -> BTreeMap<&str, Intake> {
+    /// Sums the intakes of all hours, by topic.
+    pub fn topics(&self) -> BTreeMap<&str, Intake> {
         let mut topics: BTreeMap<_, Intake> = BTreeMap::new();
         for ((topic, _), intake) in &self.ledger.intakes {
             let sum = topics.entry(topic.as_str()).or_default();
@@ -343,7 +344,8 @@ pub(crate) fn by_reason(reasons: &BTreeMap<String, u64>) -> Value {
     json!({"total": total(reasons), "byReason": reasons})
 }
 
-pub(crate) fn total(reasons: &BTreeMap<String, u64>) -> u64 {
+/// Sums the counts of all reasons.
+pub fn total(reasons: &BTreeMap<String, u64>) -> u64 {
     reasons.values().copied().fold(0, u64::saturating_add)
 }
 

@@ -7,27 +7,39 @@ use gridpost_api::{
     topic::{Topic, TopicInput},
 };
 use gridpost_core::secret::Secret;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
-/// A member that differs. A change that only secrets show has neither value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A member that differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     member: String,
-    values: Option<[Value; 2]>,
+    #[serde(flatten)]
+    values: Values,
+}
+
+/// The values of a member. Of a change that only secrets show, there are none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+enum Values {
+    Shown {
+        from: Value,
+        to: Value,
+    },
+    #[serde(rename_all = "camelCase")]
+    Hidden {
+        is_secret: bool,
+    },
+}
+
+impl Values {
+    const HIDDEN: Self = Self::Hidden { is_secret: true };
 }
 
 impl Change {
     /// Notes that a secret changed, of which reads do not show which.
     pub(super) fn of_a_secret() -> Self {
-        Self { member: "properties".to_owned(), values: None }
-    }
-
-    /// Returns it for programs.
-    pub fn document(&self) -> Value {
-        match &self.values {
-            Some([from, to]) => json!({"member": self.member, "from": from, "to": to}),
-            None => json!({"member": self.member, "isSecret": true}),
-        }
+        Self { member: "properties".to_owned(), values: Values::HIDDEN }
     }
 
     /// Describes it for people.
@@ -37,8 +49,10 @@ impl Change {
             value => value.to_string(),
         };
         match &self.values {
-            Some([from, to]) => format!("{}: {} -> {}", self.member, text(from), text(to)),
-            None => format!("{}: changed (secret)", self.member),
+            Values::Shown { from, to } => {
+                format!("{}: {} -> {}", self.member, text(from), text(to))
+            }
+            Values::Hidden { .. } => format!("{}: changed (secret)", self.member),
         }
     }
 }
@@ -46,18 +60,18 @@ impl Change {
 /// A resource, as a read shows it.
 pub(super) trait Resource {
     /// Returns what documents set of it.
-    fn settings(&self) -> Value;
+    fn settings(&self) -> impl Serialize;
 }
 
 impl Resource for Topic {
-    fn settings(&self) -> Value {
+    fn settings(&self) -> impl Serialize {
         let settings = self.properties.settings.clone();
-        json!(TopicInput { kind: Some(self.kind), properties: Some(settings) })
+        TopicInput { kind: Some(self.kind), properties: Some(settings) }
     }
 }
 
 impl Resource for EventSubscription {
-    fn settings(&self) -> Value {
+    fn settings(&self) -> impl Serialize {
         let mut settings = self.properties.settings.clone();
         if let Some(signing) = &mut settings.signing {
             signing.previous_secret_valid_until = None;
@@ -66,7 +80,7 @@ impl Resource for EventSubscription {
             let base = webhook.endpoint_base_url.take();
             webhook.endpoint_url = webhook.endpoint_url.take().or(base.map(Secret::new));
         }
-        json!(EventSubscriptionInput { properties: Some(settings) })
+        EventSubscriptionInput { properties: Some(settings) }
     }
 }
 
@@ -74,7 +88,8 @@ impl Resource for EventSubscription {
 /// whole URL was read.
 pub(super) fn between<R: Resource>(before: &R, after: &R) -> Vec<Change> {
     let mut found = Vec::new();
-    compare("", &before.settings(), &after.settings(), &mut found);
+    let of = |read: &R| serde_json::to_value(read.settings()).unwrap_or_default();
+    compare("", &of(before), &of(after), &mut found);
     found
 }
 
@@ -88,9 +103,9 @@ fn compare(path: &str, before: &Value, after: &Value, found: &mut Vec<Change>) {
         }
     } else if before != after {
         let is_url = path.ends_with(".endpointUrl");
-        let values = [before, after].map(|value| shown(value, is_url));
-        let is_secret = values[0] == values[1];
-        found.push(Change { member: path.to_owned(), values: (!is_secret).then_some(values) });
+        let [from, to] = [before, after].map(|value| shown(value, is_url));
+        let values = if from == to { Values::HIDDEN } else { Values::Shown { from, to } };
+        found.push(Change { member: path.to_owned(), values });
     }
 }
 
@@ -116,6 +131,8 @@ fn shown(value: &Value, is_url: bool) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::testkit::documents;
 

@@ -1,7 +1,8 @@
 //! The outcome of applying a file, or of planning that.
 
 use gridpost_api::client::Tagged;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::changes::{Change, Resource, between};
 use crate::output;
@@ -44,6 +45,36 @@ pub struct Made {
     pub warnings: Vec<String>,
 }
 
+/// The outcome of an apply, or of its plan, for programs.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MadeReport<'m> {
+    topics: usize,
+    event_subscriptions: usize,
+    new: usize,
+    changed: Vec<Changed<'m>>,
+    created: Vec<&'m str>,
+    replaced: Vec<&'m str>,
+    unchanged: Vec<&'m str>,
+    deleted: Vec<&'m str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    awaiting_consent: &'m [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    warnings: &'m [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    refused: &'m [String],
+    /// Whether nothing of it was done.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
+}
+
+/// The changes of what is at that path.
+#[derive(Debug, Serialize)]
+struct Changed<'m> {
+    path: &'m str,
+    changes: &'m [Change],
+}
+
 impl Made {
     pub(super) fn warn(&mut self, path: &str, warnings: Vec<String>) {
         self.warnings.extend(warnings.into_iter().map(|warning| format!("{path}: {warning}")));
@@ -59,39 +90,36 @@ impl Made {
         found.map(|(path, _)| path.as_str()).collect()
     }
 
-    fn changed(&self) -> impl Iterator<Item = (&str, &[Change])> {
+    fn changed(&self) -> impl Iterator<Item = Changed<'_>> {
         self.outcomes.iter().filter_map(|(path, outcome)| match outcome {
-            Outcome::Changed(changes) => Some((path.as_str(), changes.as_slice())),
+            Outcome::Changed(changes) => Some(Changed { path, changes }),
             _ => None,
         })
     }
 
     /// Returns counts, outcomes and warnings for programs.
-    pub fn members(&self) -> Map<String, Value> {
-        let change = |(path, changes): (&str, &[Change])| {
-            let changes: Vec<_> = changes.iter().map(Change::document).collect();
-            json!({"path": path, "changes": changes})
-        };
-        let mut members = Map::from_iter([
-            ("topics".to_owned(), json!(self.topics)),
-            ("eventSubscriptions".to_owned(), json!(self.subscriptions)),
-            ("new".to_owned(), json!(self.paths(|it| *it == Outcome::Created).len())),
-            ("changed".to_owned(), self.changed().map(change).collect()),
-        ]);
-        let was_there = |it: &Outcome| !matches!(it, Outcome::Created | Outcome::Deleted);
-        let lists = [
-            ("created", self.paths(|it| *it == Outcome::Created)),
-            ("replaced", self.paths(was_there)),
-            ("unchanged", self.paths(|it| *it == Outcome::Unchanged)),
-            ("deleted", self.paths(|it| *it == Outcome::Deleted)),
-        ];
-        members.extend(lists.map(|(name, paths)| (name.to_owned(), json!(paths))));
-        for (name, list) in [("awaitingConsent", &self.awaited), ("warnings", &self.warnings)] {
-            if !list.is_empty() {
-                members.insert(name.to_owned(), json!(list));
-            }
+    pub fn report(&self) -> MadeReport<'_> {
+        let created = self.paths(|it| *it == Outcome::Created);
+        MadeReport {
+            topics: self.topics,
+            event_subscriptions: self.subscriptions,
+            new: created.len(),
+            changed: self.changed().collect(),
+            created,
+            replaced: self.paths(|it| !matches!(it, Outcome::Created | Outcome::Deleted)),
+            unchanged: self.paths(|it| *it == Outcome::Unchanged),
+            deleted: self.paths(|it| *it == Outcome::Deleted),
+            awaiting_consent: &self.awaited,
+            warnings: &self.warnings,
+            refused: &[],
+            dry_run: false,
         }
-        members
+    }
+
+    /// Returns the same with what was refused, as members of an error.
+    pub(super) fn members(&self, refused: &[String]) -> Map<String, Value> {
+        let report = serde_json::to_value(MadeReport { refused, ..self.report() });
+        report.ok().and_then(|report| report.as_object().cloned()).unwrap_or_default()
     }
 
     /// Describes the counts for people.
@@ -105,7 +133,7 @@ impl Made {
     /// Lists the outcomes for people, in lines that begin with a line break.
     pub fn lines(&self) -> String {
         let mut lines = String::new();
-        for (path, changes) in self.changed() {
+        for Changed { path, changes } in self.changed() {
             lines.push_str(&format!("\n  changed: {path}"));
             lines.extend(changes.iter().map(|change| format!("\n    {}", change.told())));
         }
@@ -129,8 +157,7 @@ impl Made {
         refused: &[String],
         is_broken: bool,
     ) -> (String, Map<String, Value>) {
-        let mut members = self.members();
-        members.insert("refused".to_owned(), json!(refused));
+        let members = self.members(refused);
         let refused = refused.join("\n  ");
         if self.topics == 0 && !is_broken {
             let told = "what the file declares is refused, and nothing of it was applied";

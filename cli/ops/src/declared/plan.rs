@@ -13,7 +13,6 @@ use gridpost_core::{
     time::Timestamp,
     topic::Topic as Stored,
 };
-use serde_json::json;
 use uuid::Uuid;
 
 use super::{
@@ -53,8 +52,7 @@ impl Declared {
         if refused.is_empty() {
             return Ok(made);
         }
-        let mut members = made.members();
-        members.insert("refused".to_owned(), json!(refused));
+        let members = made.members(&refused);
         let message = format!(
             "some of the file would be refused; of the rest, {}{}\nrefused:\n  {}",
             made.told(),
@@ -164,7 +162,8 @@ async fn reveal(
 /// Returns the event subscription that is there, for documents that leave out its secrets. `None` where no
 /// request reads one of them.
 fn existing(before: &Before, context: &Context<'_>) -> Option<EventSubscription> {
-    let settings = subscription::read(&json!(before.document), context).ok()?;
+    let document = serde_json::to_value(&before.document).ok()?;
+    let settings = subscription::read(&document, context).ok()?;
     Some(unsaved_subscription(settings, context.topic))
 }
 
@@ -222,7 +221,7 @@ fn not_compared(after: &EventSubscription, is_revealed: bool) -> Option<&'static
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::testkit::{FakeApi, documents};
