@@ -68,7 +68,7 @@ pub(super) async fn show(
     Ok(page::streamed(page, async move {
         match tokio::try_join!(counted(&app), sizes(&app)) {
             Ok((counted, sizes)) => told(counted, &sizes, events),
-            Err(error) => html! { div.problem role="alert" { (failure::told(&error)) } },
+            Err(error) => failure::problem("", &error),
         }
     }))
 }

@@ -120,9 +120,7 @@ async fn conflict(
 pub(super) fn notice(error: &anyhow::Error, problems: &Placed) -> Markup {
     match problems.is_empty() {
         false => html! {},
-        true => html! {
-            div.problem role="alert" { p { strong { "Nothing was saved." } } (failure::told(error)) }
-        },
+        true => failure::problem("Nothing was saved.", error),
     }
 }
 

@@ -27,14 +27,7 @@ const SINCE: &str = "24h";
 
 /// The event to find; with its text, if given.
 #[derive(Debug, Default, Deserialize)]
-#[serde(from = "Typed")]
 pub(super) struct EventQuery {
-    typed: Typed,
-    left_out: LeftOut,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct Typed {
     topic: Option<String>,
     id: Option<String>,
     since: Option<String>,
@@ -42,19 +35,18 @@ struct Typed {
     exact: Option<String>,
 }
 
-impl From<Typed> for EventQuery {
-    fn from(mut typed: Typed) -> Self {
+impl EventQuery {
+    /// Leaves out what does not show, unless exactly that is meant.
+    fn clean(&mut self) -> LeftOut {
         let mut left_out = LeftOut::default();
-        if typed.exact.is_none() {
-            left_out.clean("topic", &mut typed.topic);
-            left_out.clean("id", &mut typed.id);
-            left_out.clean("since", &mut typed.since);
+        if self.exact.is_none() {
+            left_out.clean("topic", &mut self.topic);
+            left_out.clean("id", &mut self.id);
+            left_out.clean("since", &mut self.since);
         }
-        Self { typed, left_out }
+        left_out
     }
-}
 
-impl Typed {
     fn pairs(&self) -> Vec<(&'static str, &str)> {
         let all = [("topic", &self.topic), ("id", &self.id), ("since", &self.since)];
         all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
@@ -62,15 +54,15 @@ impl Typed {
 }
 
 pub(super) async fn show(State(app): State<App>, Query(query): Query<EventQuery>) -> Answer {
-    answer(&app, &query).await
+    answer(&app, query).await
 }
 
 pub(super) async fn with_event(State(app): State<App>, Form(query): Form<EventQuery>) -> Answer {
-    answer(&app, &query).await
+    answer(&app, query).await
 }
 
-async fn answer(app: &App, query: &EventQuery) -> Answer {
-    let EventQuery { typed, left_out } = query;
+async fn answer(app: &App, mut typed: EventQuery) -> Answer {
+    let left_out = typed.clean();
     // An id that is looked for exactly may end with a space.
     let given_id = typed.id.clone().filter(|id| typed.exact.is_some() && !id.is_empty());
     let (topic, id) = (given(typed.topic.as_ref()), given_id.or_else(|| given(typed.id.as_ref())));
@@ -80,7 +72,7 @@ async fn answer(app: &App, query: &EventQuery) -> Answer {
             let found = look_up(app, topic, id, &since, typed.event.as_ref()).await;
             match found {
                 Ok(told) => found_of(app, topic, id, &told),
-                Err(error) => html! { div.problem role="alert" { (failure::told(&error)) } },
+                Err(error) => failure::problem("", &error),
             }
         }
         _ => html! {},
@@ -90,7 +82,7 @@ async fn answer(app: &App, query: &EventQuery) -> Answer {
         (search(&names.items, topic.as_deref(), id.as_deref(), &since, names.next.is_some()))
         (left_out.told("/events", &typed.pairs()))
         (result)
-        @if let (Some(topic), Some(id)) = (&topic, &id) { (event_form(app, topic, id, &since, typed)) }
+        @if let (Some(topic), Some(id)) = (&topic, &id) { (event_form(app, topic, id, &since, &typed)) }
     };
     let command = match (&topic, &id) {
         (Some(topic), Some(id)) => {
@@ -245,7 +237,7 @@ fn line(line: &AttemptLine) -> Vec<Markup> {
     ]
 }
 
-fn event_form(app: &App, topic: &str, id: &str, since: &str, typed: &Typed) -> Markup {
+fn event_form(app: &App, topic: &str, id: &str, since: &str, typed: &EventQuery) -> Markup {
     html! {
         details open[typed.event.is_some()] {
             summary { "Who did not want it, and why: give the event itself" }
@@ -277,13 +269,14 @@ mod tests {
     #[test]
     fn an_id_is_looked_for_without_what_does_not_show_unless_a_link_means_it() {
         let of = |id: &str, exact: Option<&str>| {
-            serde_json::from_value::<EventQuery>(json!({"id": id, "exact": exact})).expect("read")
+            let query = json!({"id": id, "exact": exact});
+            let mut query = serde_json::from_value::<EventQuery>(query).expect("read");
+            let left_out = query.clean();
+            (query.id, left_out != LeftOut::default())
         };
-        let typed = of("order-1\u{200b}", None);
-        assert_eq!(typed.typed.id.as_deref(), Some("order-1"));
-        assert_ne!(typed.left_out, LeftOut::default());
+        assert_eq!(of("order-1\u{200b}", None), (Some("order-1".to_owned()), true));
         let exact = of("order-1\u{200b}", Some("yes"));
-        assert_eq!(exact.typed.id.as_deref(), Some("order-1\u{200b}"));
+        assert_eq!(exact, (Some("order-1\u{200b}".to_owned()), false));
         assert_eq!(event_url("t", "order-1"), "/events?topic=t&id=order-1");
         assert!(event_url("t", "order-1\u{a0}").ends_with("&exact=yes"));
     }

@@ -59,6 +59,16 @@ pub(super) fn told(error: &anyhow::Error) -> Markup {
     }
 }
 
+/// Shows a failure as the problem of a page, below a sentence if there is one.
+pub(super) fn problem(head: &str, error: &anyhow::Error) -> Markup {
+    html! {
+        div.problem role="alert" {
+            @if !head.is_empty() { p { strong { (head) } } }
+            (told(error))
+        }
+    }
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = status(&self.0);
@@ -68,8 +78,7 @@ impl IntoResponse for Failure {
             StatusCode::BAD_GATEWAY => "No usable answer",
             _ => "That was refused",
         };
-        let body = html! { div.problem role="alert" { (told(&self.0)) } };
-        (status, page::bare(title, &body)).into_response()
+        (status, page::bare(title, &problem("", &self.0))).into_response()
     }
 }
 

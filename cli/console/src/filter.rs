@@ -35,7 +35,7 @@ pub(super) async fn test(
 ) -> Answer {
     let result = match verdicts(&app, &topic, &form).await {
         Ok(answer) => table(&answer),
-        Err(error) => html! { div.problem role="alert" { (failure::told(&error)) } },
+        Err(error) => failure::problem("", &error),
     };
     Ok(render(&app, &topic, &name, &form, &result))
 }
@@ -104,7 +104,7 @@ pub(super) async fn send_test_event(
     };
     let result = match sent.await {
         Ok(sent) => answered(&sent),
-        Err(error) => html! { div.problem role="alert" { (failure::told(&error)) } },
+        Err(error) => failure::problem("", &error),
     };
     Ok(render_test(&app, &topic, &name, &form.event, &result))
 }

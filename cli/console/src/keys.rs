@@ -10,7 +10,7 @@ use super::failure::Answer;
 use super::form::{Look, Nothing, agreed};
 use super::page;
 use super::{App, topics};
-use gridpost_ops::{failure::Misuse, home::connection::Connection};
+use gridpost_ops::{failure::Misuse, target::replace_key};
 
 pub(super) async fn reveal(
     State(app): State<App>,
@@ -39,11 +39,7 @@ pub(super) async fn rotate(
         "key2" => AccessKey::Key2,
         _ => return Err(Misuse("There are two keys: key1 and key2.".to_owned()).into()),
     };
-    let keys = app.api.regenerate_key(&name, key).await?;
-    if let Some(home) = app.settings.target.home() {
-        let both = [&keys.key1, &keys.key2].map(|key| key.expose().to_owned());
-        Connection::note_keys(home, &name, both.to_vec())?;
-    }
+    let keys = replace_key(&app.api, &app.settings.target, &name, key).await?;
     let page = topics::of_topic(&app, &name, Look::default(), Some(&keys)).await;
     let shown = [("key1", Some(keys.key1.expose())), ("key2", Some(keys.key2.expose()))];
     Ok(page.unwrap_or_else(|_| alone("The key is replaced", &shown)))

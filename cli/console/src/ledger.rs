@@ -60,7 +60,7 @@ pub(super) async fn show(
     Ok(page::streamed(page, async move {
         match audit::look_back(&app.settings.target, span, Effort::OF_A_PAGE).await {
             Ok(audit) => told(&audit),
-            Err(error) => html! { div.problem role="alert" { (failure::told(&error)) } },
+            Err(error) => failure::problem("", &error),
         }
     }))
 }

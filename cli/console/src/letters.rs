@@ -37,8 +37,8 @@ use super::{
 const LOOKED_AT_MAX: usize = 1_000;
 const AT_ONCE: usize = 4;
 
+/// Which dead letters are meant.
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(from = "Typed")]
 pub(super) struct Chosen {
     pub(super) reason: Option<String>,
     #[serde(rename = "type")]
@@ -50,44 +50,22 @@ pub(super) struct Chosen {
     pub(super) after: Option<String>,
     /// Whether it is about exactly what was given, whether that shows or not.
     pub(super) exact: Option<String>,
-    pub(super) left_out: LeftOut,
-}
-
-#[derive(Deserialize)]
-struct Typed {
-    reason: Option<String>,
-    #[serde(rename = "type")]
-    event_type: Option<String>,
-    event: Option<String>,
-    from: Option<String>,
-    to: Option<String>,
-    sent: Option<String>,
-    after: Option<String>,
-    exact: Option<String>,
-}
-
-impl From<Typed> for Chosen {
-    fn from(typed: Typed) -> Self {
-        let Typed { reason, event_type, event, from, to, sent, after, exact } = typed;
-        let left_out = LeftOut::default();
-        let mut chosen = Self { reason, event_type, event, from, to, sent, after, exact, left_out };
-        if chosen.exact.is_none() {
-            let fields = [
-                ("reason", &mut chosen.reason),
-                ("type", &mut chosen.event_type),
-                ("event", &mut chosen.event),
-                ("from", &mut chosen.from),
-                ("to", &mut chosen.to),
-            ];
-            for (name, text) in fields {
-                chosen.left_out.clean(name, text);
-            }
-        }
-        chosen
-    }
 }
 
 impl Chosen {
+    /// Leaves out what does not show, unless exactly that is meant.
+    pub(super) fn clean(&mut self) -> LeftOut {
+        let mut left_out = LeftOut::default();
+        if self.exact.is_none() {
+            left_out.clean("reason", &mut self.reason);
+            left_out.clean("type", &mut self.event_type);
+            left_out.clean("event", &mut self.event);
+            left_out.clean("from", &mut self.from);
+            left_out.clean("to", &mut self.to);
+        }
+        left_out
+    }
+
     /// Reads the choice. Fails if `from` or `to` is not a time.
     pub(super) fn choice(&self) -> Result<PurgeDeadLettersInput, Misuse> {
         let redriven = match self.sent.as_deref() {
@@ -212,7 +190,7 @@ async fn places(app: &App, names: Vec<String>) -> Markup {
     let skipped = &names[looked..];
     html! {
         @for (topic, error) in &unread {
-            div.problem role="alert" { p { strong { "The event subscriptions of " (topic) " could not be read." } } (failure::told(error)) }
+            (failure::problem(&format!("The event subscriptions of {topic} could not be read."), error))
         }
         @if rows.is_empty() && unread.is_empty() {
             (page::empty("No event subscription on this page keeps dead letters: what ends undelivered is dropped. \
@@ -232,17 +210,18 @@ async fn places(app: &App, names: Vec<String>) -> Markup {
 pub(super) async fn list(
     State(app): State<App>,
     Path((topic, name)): Path<(String, String)>,
-    Query(chosen): Query<Chosen>,
+    Query(mut chosen): Query<Chosen>,
 ) -> Answer {
+    let left_out = chosen.clean();
     let choice = chosen.choice()?;
     let counted = count_some(&app, &topic, &name, &choice).await;
     let page = app.api.dead_letters_page(&topic, &name, &choice, chosen.after.as_deref()).await?;
     let url = subscription_url(&topic, &name, "/dead-letters");
     let body = html! {
-        (filter_form(&url, &chosen))
+        (filter_form(&url, &chosen, &left_out))
         @match &counted {
             Ok(counted) => { (counts(&url, &chosen, counted)) }
-            Err(error) => { div.problem role="alert" { (failure::told(error)) } }
+            Err(error) => { (failure::problem("", error)) }
         }
         (table(&url, &page))
         (page::next_page(&url, &chosen.pairs(), page.next.as_deref()))
@@ -268,7 +247,7 @@ fn actions(topic: &str, name: &str, chosen: &Chosen) -> Markup {
     }
 }
 
-fn filter_form(url: &str, chosen: &Chosen) -> Markup {
+fn filter_form(url: &str, chosen: &Chosen, left_out: &LeftOut) -> Markup {
     let text = |given: &Option<String>| given.clone().unwrap_or_default();
     let sent = chosen.sent.as_deref().unwrap_or_default();
     html! {
@@ -287,7 +266,7 @@ fn filter_form(url: &str, chosen: &Chosen) -> Markup {
             }
             button.second { "Show" }
         }
-        (chosen.left_out.told(url, &chosen.pairs()))
+        (left_out.told(url, &chosen.pairs()))
         @for (name, value) in chosen.pairs() {
             @let note = page::hidden_in(value);
             @if !note.0.is_empty() { p { (name) ":" (note) } }
@@ -414,15 +393,17 @@ mod tests {
     fn what_does_not_show_is_meant_where_a_link_says_so() {
         let of =
             |pairs: serde_json::Value| serde_json::from_value::<Chosen>(pairs).expect("a choice");
-        let typed =
+        let mut typed =
             of(serde_json::json!({"reason": "Busy\u{200b}", "type": "\u{a0}A\n", "event": "e-1"}));
+        let left_out = typed.clean();
         let choice = typed.choice().expect("a choice");
         let texts = [choice.reason, choice.event_type, choice.event_id];
         assert_eq!(texts.map(|it| it.unwrap_or_default()), ["Busy", "A", "e-1"]);
-        let form = filter_form("/l", &typed).into_string();
+        let form = filter_form("/l", &typed, &left_out).into_string();
         assert!(form.contains("Busy\\u{200b}") && form.contains("\\u{a0}A\\u{a}"), "{form}");
         assert!(form.contains("value=\"Busy\"") && form.contains("exact=yes"), "{form}");
-        let exact = of(serde_json::json!({"reason": "Busy\u{200b}", "exact": "yes"}));
+        let mut exact = of(serde_json::json!({"reason": "Busy\u{200b}", "exact": "yes"}));
+        assert_eq!(exact.clean(), LeftOut::default());
         let choice = exact.choice().expect("a choice");
         assert_eq!(choice.reason.as_deref(), Some("Busy\u{200b}"));
         assert!(

@@ -95,23 +95,14 @@ async fn answer(
         "publish" if may_publish => publish(app, topic, &document, &text).await,
         _ => Ok(html! { p.good { "The topic takes this event." } }),
     };
-    let result = done.unwrap_or_else(|error| {
-        html! {
-            div.problem role="alert" { p { strong { "Refused." } } (failure::told(&error)) }
-        }
-    });
+    let result = done.unwrap_or_else(|error| failure::problem("Refused.", &error));
     let page = render(app, topic, schema_of(&document), &fields, &problems, &result);
     page.into_response()
 }
 
 /// Shows the form as it was filled in, where the topic can't be read: its fields tell the schema.
 fn kept(app: &App, topic: &str, fields: &Fields, error: &anyhow::Error) -> Markup {
-    let failed = html! {
-        div.problem role="alert" {
-            p { strong { "Nothing was published." } }
-            (failure::told(error))
-        }
-    };
+    let failed = failure::problem("Nothing was published.", error);
     render(app, topic, draft::schema_of(fields), fields, &Placed::default(), &failed)
 }
 

@@ -21,8 +21,9 @@ use gridpost_ops::{
 pub(super) async fn form(
     State(app): State<App>,
     Path((topic, name)): Names,
-    Query(chosen): Query<Chosen>,
+    Query(mut chosen): Query<Chosen>,
 ) -> Answer {
+    chosen.clean();
     let chosen = until(&app, chosen).await?;
     let counted = count_some(&app, &topic, &name, &chosen.choice()?).await?;
     let unreadable = match counted.unreadable {
@@ -34,7 +35,7 @@ pub(super) async fn form(
         @match &unreadable {
             None => {}
             Some(Ok(found)) => { (table_of_unreadable(&topic, &name, found)) }
-            Some(Err(error)) => { div.problem role="alert" { (failure::told(error)) } }
+            Some(Err(error)) => { (failure::problem("", error)) }
         }
         @if app.may_change() { (consent(&app, &topic, &name, &chosen)) }
     };
@@ -138,8 +139,9 @@ pub(super) struct Typed {
 pub(super) async fn run(
     State(app): State<App>,
     Path((topic, name)): Names,
-    Form(Typed { chosen, typed }): Form<Typed>,
+    Form(Typed { mut chosen, typed }): Form<Typed>,
 ) -> Answer {
+    chosen.clean();
     confirmed(&typed, &format!("{topic}/{name}"))?;
     let (mut events, mut objects, mut left) = (0, 0, 0);
     let take = |answer: &DeadLettersPurged| {
@@ -156,10 +158,7 @@ pub(super) async fn run(
     };
     let body = html! {
         @if let Some(error) = &failed {
-            div.problem role="alert" {
-                p { strong { "Not all of them were deleted." } }
-                (failure::told(error))
-            }
+            (failure::problem("Not all of them were deleted.", error))
         }
         div.done role="status" {
             p { (page::number(events)) " dead letters in " (page::number(objects)) " objects are deleted." }

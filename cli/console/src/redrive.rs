@@ -65,8 +65,9 @@ impl RedriveForm {
 pub(super) async fn form(
     State(app): State<App>,
     Path((topic, name)): Names,
-    Query(chosen): Query<Chosen>,
+    Query(mut chosen): Query<Chosen>,
 ) -> Answer {
+    chosen.clean();
     render(&app, &topic, &name, &chosen, &html! {}).await
 }
 
@@ -146,8 +147,9 @@ pub(super) struct Begin {
 pub(super) async fn begin(
     State(app): State<App>,
     Path((topic, name)): Names,
-    Form(Begin { chosen, form }): Form<Begin>,
+    Form(Begin { mut chosen, form }): Form<Begin>,
 ) -> Answer<Response> {
+    chosen.clean();
     let begun = async {
         let input = form.input(&chosen)?;
         if input.dry_run == Some(false) && form.on_probation.is_none() {
@@ -165,9 +167,7 @@ pub(super) async fn begin(
             Ok(Redirect::to(&subscription_url(&topic, &name, &below)).into_response())
         }
         Err(error) => {
-            let refused = html! { div.problem role="alert" {
-                p { strong { "Nothing was begun." } } (failure::told(&error))
-            } };
+            let refused = failure::problem("Nothing was begun.", &error);
             let page = render(&app, &topic, &name, &chosen, &refused).await?;
             Ok((failure::status(&error), page).into_response())
         }

@@ -163,9 +163,7 @@ pub(super) async fn save(
             render(&app, &topic, &name, &typed, &made::unread(unread))
         }
         _ => {
-            let refused = html! {
-                div.problem role="alert" { p { strong { "Nothing was saved." } } (failure::told(&error)) }
-            };
+            let refused = failure::problem("Nothing was saved.", &error);
             render(&app, &topic, &name, &typed, &refused)
         }
     };
@@ -191,10 +189,7 @@ fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, refused: &Marku
             @match saved {
                 Ok(saved) => { (of_saved(saved, policy, asked, &answers)) }
                 Err(error) => {
-                    div.problem role="alert" {
-                        p { strong { "The timeline can't be shown. What you have typed is kept." } }
-                        (failure::told(error))
-                    }
+                    (failure::problem("The timeline can't be shown. What you have typed is kept.", error))
                 }
             }
         }

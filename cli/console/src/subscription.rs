@@ -63,9 +63,7 @@ async fn of_subscription(
         }
         @match &health {
             Ok(health) => { (health_section(&url, health, now)) (reset_form(app, &url, health)) (pause_form(app, &url, health)) }
-            Err(error) => {
-                div.problem role="alert" { p { strong { "Its endpoint's health could not be read." } } (failure::told(error)) }
-            }
+            Err(error) => { (failure::problem("Its endpoint's health could not be read.", error)) }
         }
         ul.links {
             @for (below, what) in BELOW.iter().chain(letters) { li { a href={ (url) (below) } { (what) } } }

@@ -44,14 +44,7 @@ const IDS_TOLD: usize = 3;
 const FIRST_MAX: usize = 100;
 
 #[derive(Clone, Debug, Default, Deserialize)]
-#[serde(from = "Typed")]
 pub(super) struct TailQuery {
-    typed: Typed,
-    left_out: LeftOut,
-}
-
-#[derive(Clone, Debug, Default, Deserialize)]
-struct Typed {
     topic: Option<String>,
     name: Option<String>,
     failed: Option<String>,
@@ -59,28 +52,22 @@ struct Typed {
     from: Option<i64>,
 }
 
-impl From<Typed> for TailQuery {
-    /// No name has what does not show.
-    fn from(mut typed: Typed) -> Self {
-        let mut left_out = LeftOut::default();
-        left_out.clean("topic", &mut typed.topic);
-        left_out.clean("name", &mut typed.name);
-        Self { typed, left_out }
-    }
-}
-
 impl TailQuery {
+    /// Leaves out what does not show: no name has it.
+    fn clean(&mut self) -> LeftOut {
+        let mut left_out = LeftOut::default();
+        left_out.clean("topic", &mut self.topic);
+        left_out.clean("name", &mut self.name);
+        left_out
+    }
+
     fn filter(&self) -> Filter {
-        let (topic, name) = (given(self.typed.topic.as_ref()), given(self.typed.name.as_ref()));
-        Filter { topic, name, outcome: Vec::new(), failed: self.typed.failed.is_some() }
+        let (topic, name) = (given(self.topic.as_ref()), given(self.name.as_ref()));
+        Filter { topic, name, outcome: Vec::new(), failed: self.failed.is_some() }
     }
 
     fn pairs(&self) -> Vec<(&'static str, &str)> {
-        let all = [
-            ("topic", &self.typed.topic),
-            ("name", &self.typed.name),
-            ("failed", &self.typed.failed),
-        ];
+        let all = [("topic", &self.topic), ("name", &self.name), ("failed", &self.failed)];
         all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
     }
 
@@ -154,12 +141,13 @@ fn event(name: &str, data: &impl Serialize) -> Event {
 
 /// The page with what was logged in the last minutes; the stream goes on from a little before its newest
 /// line, and what it has already is left out there.
-pub(super) async fn show(State(app): State<App>, Query(query): Query<TailQuery>) -> Answer {
+pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQuery>) -> Answer {
+    let left_out = query.clean();
     let mut follower = Follower::of(&app.settings.target, query.filter(), SINCE).await?;
     let lines = follower.look().await?;
     let first: Vec<_> = lines.iter().rev().take(FIRST_MAX).map(Entry::of).collect();
     let body = html! {
-        (form(&query))
+        (form(&query, &left_out))
         p { span id="tail-state" role="status" { "Reload the page for what is new." } " "
             button.second type="button" id="tail-pause" hidden { "Pause" } }
         @if first.is_empty() {
@@ -186,15 +174,15 @@ fn item(one: &Entry) -> Markup {
     }
 }
 
-fn form(query: &TailQuery) -> Markup {
+fn form(query: &TailQuery, left_out: &LeftOut) -> Markup {
     html! {
         form.row method="get" action="/tail" role="search" aria-label="Which attempts" {
-            label { "Topic " input name="topic" value=(query.typed.topic.as_deref().unwrap_or_default()); }
-            label { "Event subscription of it " input name="name" value=(query.typed.name.as_deref().unwrap_or_default()); }
-            label.check { input type="checkbox" name="failed" value="yes" checked[query.typed.failed.is_some()]; "Only failures" }
+            label { "Topic " input name="topic" value=(query.topic.as_deref().unwrap_or_default()); }
+            label { "Event subscription of it " input name="name" value=(query.name.as_deref().unwrap_or_default()); }
+            label.check { input type="checkbox" name="failed" value="yes" checked[query.failed.is_some()]; "Only failures" }
             button.second { "Follow" }
         }
-        (query.left_out.notes())
+        (left_out.notes())
         p.muted { "On AWS, attempts that succeed at once are logged only where log_successful_attempts is set." }
     }
 }
@@ -217,8 +205,9 @@ struct Following {
 pub(super) async fn stream(
     State(app): State<App>,
     headers: HeaderMap,
-    Query(query): Query<TailQuery>,
+    Query(mut query): Query<TailQuery>,
 ) -> Response {
+    query.clean();
     let Ok(permit) = std::sync::Arc::clone(&app.tails).try_acquire_owned() else {
         return problem(
             "Four live tails are open, which is the most: close one of them, and go on.",
@@ -226,7 +215,7 @@ pub(super) async fn stream(
     };
     // A browser that connects again says how far it has come.
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
-    let position = last.and_then(|text| text.parse().ok()).or(query.typed.from);
+    let position = last.and_then(|text| text.parse().ok()).or(query.from);
     match following(&app, &query, position, permit).await {
         Ok(following) => {
             Sse::new(events(following)).keep_alive(KeepAlive::default()).into_response()

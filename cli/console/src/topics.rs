@@ -176,7 +176,7 @@ fn subscriptions(
     let head = ["Event subscription", "Endpoint", "Health", "Why", "New events", "Waiting"];
     html! {
         @if let Some(error) = &refused {
-            div.problem role="alert" { p { strong { "Their endpoints' health could not be read." } } (failure::told(error)) }
+            (failure::problem("Their endpoints' health could not be read.", error))
         }
         (page::table("Event subscriptions", &head, &rows))
         (page::next_page(&topic_url(topic), &[], next.as_deref()))

@@ -38,13 +38,13 @@ pub(super) async fn show(State(app): State<App>, Query(look): Query<Look>) -> An
         p.muted { "Their next attempt is so far away that a table keeps them. They come back by themselves." }
         @match &parked {
             Ok(parked) => { (parked_section(&app, parked)) }
-            Err(error) => { div.problem role="alert" { (failure::told(error)) } }
+            Err(error) => { (failure::problem("", error)) }
         }
         h2 id="poison" { "Poison queue" }
         p.muted { "What Gridpost's own code could not read or settle. It should be empty." }
         @match &poison {
             Ok(list) => { (poison_section(&app, list)) }
-            Err(error) => { div.problem role="alert" { (failure::told(error)) } }
+            Err(error) => { (failure::problem("", error)) }
         }
     };
     let command = "parked list".to_owned();

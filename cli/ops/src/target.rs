@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::Context;
 use gridpost_api::{
+    client::Client,
     schema::Time,
     topic::{AccessKey, Keys},
 };
@@ -27,7 +28,7 @@ use crate::{
         connection::{Connection, is_in_process, key_list},
     },
     http_client,
-    manage_api::ManageApi,
+    manage_api::{ManageApi, Sender},
 };
 
 /// The default of the Terraform variable `name_prefix`.
@@ -290,28 +291,16 @@ impl Target {
 
 /// Replaces a key, and notes it in the file from which programs read the keys of a local stack.
 pub async fn replace_key(
-    api: &ManageApi,
+    api: &Client<Sender>,
     target: &Target,
     topic: &str,
     key: AccessKey,
 ) -> anyhow::Result<Keys> {
-    let keys = api.api.regenerate_key(topic, key).await?;
+    let keys = api.regenerate_key(topic, key).await?;
     if let Some(home) = target.home() {
         Connection::note_keys(home, topic, key_list(&keys))?;
     }
     Ok(keys)
-}
-
-/// Does the same for callers that have the key's name as text.
-pub async fn new_key(
-    api: &ManageApi,
-    target: &Target,
-    topic: &str,
-    key: &str,
-) -> anyhow::Result<serde_json::Value> {
-    let key = serde_json::from_value(key.into())?;
-    let keys = replace_key(api, target, topic, key).await?;
-    Ok(serde_json::to_value(keys)?)
 }
 
 /// Returns the time that long before another.
