@@ -3,7 +3,6 @@
 use axum::extract::{Query, State};
 use axum::response::Response;
 use futures::{StreamExt, stream};
-use gridpost_api::subscription::EventSubscription;
 use gridpost_core::subscription::ProvisioningState;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -148,13 +147,11 @@ async fn sizes(app: &App) -> anyhow::Result<Sizes> {
             break;
         }
         left = left.saturating_sub(found.len());
-        sizes.subscriptions += found.iter().filter(|it| is_real(it)).count() as u64;
+        let real = ProvisioningState::Succeeded;
+        let real = found.iter().filter(|one| one.properties.provisioning_state == real);
+        sizes.subscriptions += real.count() as u64;
     }
     Ok(sizes)
-}
-
-fn is_real(subscription: &EventSubscription) -> bool {
-    subscription.properties.provisioning_state == ProvisioningState::Succeeded
 }
 
 #[cfg(test)]

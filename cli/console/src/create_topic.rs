@@ -23,7 +23,6 @@ use super::form::{Fields, Posted, meant, written};
 use super::made::value;
 use super::page::{Frame, Tab, above_topic, topic_url};
 use super::subscribe::about_name;
-use gridpost_ops::failure::Refusal;
 
 pub(super) const URL: &str = "/create-topic";
 
@@ -67,7 +66,7 @@ pub(super) async fn create(
         }
         Err(error) => error,
     };
-    let mut problems = error.downcast_ref::<Refusal>().map(Placed::of).unwrap_or_default();
+    let mut problems = Placed::of(&error);
     about_name(&error, name, &mut problems);
     let notice = notice(&error, &problems);
     Ok((failure::status(&error), render(&app, &fields, &problems, &notice)).into_response())

@@ -19,7 +19,6 @@ use super::made::{self, Made, is_conflict};
 use super::page::{self, Frame, Names, Tab, subscription_url};
 use super::subscription_form::view::{About, sections};
 use super::subscription_form::{arranged, document, fields_of, placed, without_secrets};
-use gridpost_ops::failure::Refusal;
 
 struct Shown<'a> {
     fields: &'a Fields,
@@ -81,7 +80,7 @@ pub(super) async fn save(
         };
         return Ok((status, page).into_response());
     }
-    let problems = error.downcast_ref::<Refusal>().map(|it| placed(it, fields)).unwrap_or_default();
+    let problems = placed(&error, fields);
     let notice = notice(&error, &problems);
     Ok((status, render(&app, &topic, &name, &shown(&problems, None), &notice)).into_response())
 }

@@ -22,7 +22,6 @@ use super::form::view::View;
 use super::form::{Fields, Posted};
 use super::made::{self, Made, is_conflict, is_empty, value};
 use super::page::{Frame, Tab, above_subscription, topic_url};
-use gridpost_ops::failure::Refusal;
 
 /// The field that says whether the topic takes events of one's own. No member of a document is called so.
 const OWN: &str = "made.own";
@@ -87,7 +86,7 @@ pub(super) async fn save(
         let page = conflict(&app, &topic, (&fields, &made), (&was, &mine)).await;
         return Ok((status, page).into_response());
     }
-    let problems = error.downcast_ref::<Refusal>().map(Placed::of).unwrap_or_default();
+    let problems = Placed::of(&error);
     let notice = notice(&error, &problems);
     let shown = Shown { fields: &fields, made: &made, problems: &problems };
     Ok((status, render(&app, &topic, &shown, &notice)).into_response())

@@ -78,6 +78,13 @@ struct Saved {
     subscription: Tagged<EventSubscription>,
 }
 
+/// Returns the part of a document that is edited: its retry policy.
+fn editable(document: &EventSubscription) -> EventSubscriptionInput {
+    let retry_policy = document.properties.settings.retry_policy.clone();
+    let settings = EventSubscriptionSettings { retry_policy, ..Default::default() };
+    EventSubscriptionInput { properties: Some(settings) }
+}
+
 impl Saved {
     async fn read(app: &App, topic: &str, name: &str) -> anyhow::Result<Self> {
         let (topic, subscription) =
@@ -85,11 +92,8 @@ impl Saved {
         Ok(Self { topic: topic.document, subscription })
     }
 
-    /// Returns the part of the document that is edited: its retry policy.
     fn policy(&self) -> EventSubscriptionInput {
-        let retry_policy = self.subscription.properties.settings.retry_policy.clone();
-        let settings = EventSubscriptionSettings { retry_policy, ..Default::default() };
-        EventSubscriptionInput { properties: Some(settings) }
+        editable(&self.subscription)
     }
 
     fn made(&self) -> Made {
@@ -299,6 +303,8 @@ fn timeline(document: &Value) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use gridpost_api::subscription::patch_of;
+    use gridpost_ops::testkit::documents;
     use serde_json::json;
 
     use super::*;
@@ -318,5 +324,22 @@ mod tests {
         assert!(policy(&none).get("schedule").is_none());
         let soon = policy(&RetryForm { minutes: text("soon"), ..RetryForm::default() });
         assert_eq!(soon["eventTimeToLiveInMinutes"], "soon", "the API refuses it in its words");
+    }
+
+    #[test]
+    fn a_policy_that_is_sent_as_it_is_changes_nothing() {
+        let rules = json!({"404": "deadLetter", "5xx": {"retryAfterSeconds": 10}});
+        for policy in [
+            json!({"maxDeliveryAttempts": 30, "eventTimeToLiveInMinutes": 1440}),
+            json!({"maxDeliveryAttempts": 3, "eventTimeToLiveInMinutes": 5, "schedule": [1, 5],
+                "statusRules": rules}),
+            json!({"maxDeliveryCount": 10, "eventTimeToLive": "P7D"}),
+        ] {
+            let patch = json!({"properties": {"retryPolicy": policy}});
+            let document = serde_json::from_value(documents::subscription("s", &patch));
+            let was = editable(&document.expect("whole"));
+            let mine = RetryForm::of(&was, None).document(&was).into_document();
+            assert_eq!(patch_of(&made::value(&was), &mine), json!({}));
+        }
     }
 }

@@ -17,7 +17,6 @@ use super::made::is_conflict;
 use super::page::{Frame, Tab, above_subscription, subscription_url, topic_url};
 use super::subscription_form::view::{About, sections};
 use super::subscription_form::{arranged, document, fields_of_new, placed};
-use gridpost_ops::failure::Refusal;
 
 /// The field that has the topic's delivery profile. No member of a document is called so.
 const KIND: &str = "made.profile";
@@ -54,22 +53,15 @@ pub(super) async fn create(
         return Ok((StatusCode::BAD_REQUEST, page).into_response());
     }
     let name = fields.get("name").trim();
-    let error = match app
-        .api
-        .clone()
-        .only_if(Some(Condition::IsNew))
-        .put_subscription(&topic, name, &document.into_document())
-        .await
-    {
+    let api = app.api.clone().only_if(Some(Condition::IsNew));
+    let error = match api.put_subscription(&topic, name, &document.into_document()).await {
         Ok(_) => {
-            return Ok(
-                Redirect::to(&subscription_url(&topic, name, "?done=created")).into_response()
-            );
+            let url = subscription_url(&topic, name, "?done=created");
+            return Ok(Redirect::to(&url).into_response());
         }
         Err(error) => error,
     };
-    let mut problems =
-        error.downcast_ref::<Refusal>().map(|it| placed(it, fields)).unwrap_or_default();
+    let mut problems = placed(&error, fields);
     about_name(&error, name, &mut problems);
     let notice = notice(&error, &problems);
     let page = render(&app, &topic, (fields, &problems, None), &notice);
@@ -122,6 +114,8 @@ fn render(
 
 #[cfg(test)]
 mod tests {
+    use gridpost_ops::failure::Refusal;
+
     use super::*;
 
     #[test]

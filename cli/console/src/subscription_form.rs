@@ -160,10 +160,11 @@ fn field_of_rule(fields: &Fields, path: &str) -> Option<String> {
     Some(format!("{RULES}.{row}.{member}"))
 }
 
-pub(super) fn placed(refusal: &Refusal, fields: &Fields) -> Placed {
-    let mut problems = Placed::of(refusal);
+pub(super) fn placed(error: &anyhow::Error, fields: &Fields) -> Placed {
+    let mut problems = Placed::of(error);
     problems.rename(|path| field_of_rule(fields, path));
-    if refusal.code == "Endpoint validation" {
+    let refusal = error.downcast_ref::<Refusal>();
+    if let Some(refusal) = refusal.filter(|refusal| refusal.code == "Endpoint validation") {
         let member = if fields.get(TYPE) == "WebHook" { "endpointUrl" } else { "resourceId" };
         problems.add(&format!("destination.{member}"), refusal.message.clone());
     }

@@ -17,8 +17,10 @@ struct Problem {
 }
 
 impl Placed {
-    pub(crate) fn of(refusal: &Refusal) -> Self {
-        Self::of_details(&refusal.details)
+    /// Places the problems of a refusal; another error has none.
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
+        let refusal = error.downcast_ref::<Refusal>();
+        refusal.map(|refusal| Self::of_details(&refusal.details)).unwrap_or_default()
     }
 
     pub(crate) fn of_details(details: &[Detail]) -> Self {
