@@ -80,6 +80,8 @@ pub enum ClientError {
          another version than this command line: compare `gridpost --version` with the release that was deployed"
     )]
     Document { method: Method, url: String, status: u16, source: serde_json::Error },
+    #[error("{method} {url} answered {status} with no JSON: is it the URL of a manage API?")]
+    NotJson { method: Method, url: String, status: u16, source: serde_json::Error },
     /// A signature would go with the request.
     #[error("the next page is at {link}, outside {base_url}")]
     Elsewhere { link: String, base_url: String },
@@ -487,7 +489,12 @@ impl<T: Transport> Client<T> {
         match serde_json::from_str(&answer.body) {
             Ok(document) => Ok((document, answer)),
             Err(source) => {
-                Err(ClientError::Document { method, url, status: answer.status, source }.into())
+                let status = answer.status;
+                Err(match source.is_data() {
+                    true => ClientError::Document { method, url, status, source },
+                    false => ClientError::NotJson { method, url, status, source },
+                }
+                .into())
             }
         }
     }
@@ -630,4 +637,65 @@ fn query<const N: usize>(parameters: [(&str, Option<String>); N]) -> String {
 fn token(link: &str) -> Option<String> {
     let mut pairs = form_urlencoded::parse(link.split_once('?')?.1.as_bytes());
     pairs.find(|(name, _)| name == "$skiptoken").map(|(_, token)| token.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+
+    /// Answers every request with this text.
+    struct Same(&'static str);
+
+    impl Transport for Same {
+        type Error = ClientError;
+
+        async fn send(&self, _: Request) -> Result<Answer, ClientError> {
+            Ok(Answer { status: 200, etag: None, body: self.0.to_owned() })
+        }
+    }
+
+    fn topics(answer: &'static str) -> Result<usize, String> {
+        let client = Client::new("https://m.example/v1/", Same(answer));
+        let listed = pin!(client.topics()).poll(&mut Context::from_waker(Waker::noop()));
+        match listed {
+            Poll::Ready(listed) => {
+                listed.map(|all| all.len()).map_err(|refused| refused.to_string())
+            }
+            Poll::Pending => unreachable!("nothing is waited for"),
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_not_a_list_says_why() {
+        for (answer, want) in [
+            ("<html>", "with no JSON: is it the URL"),
+            ("", "with no JSON: is it the URL"),
+            (r#"{"value": [{"name": "t"}]}"#, "with another document than is expected"),
+        ] {
+            let refused = topics(answer).expect_err(answer);
+            assert!(
+                refused.starts_with("GET https://m.example/v1/topics answered 200"),
+                "{refused}"
+            );
+            assert!(refused.contains(want), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_next_page_must_be_of_the_same_deployment() {
+        assert_eq!(topics(r#"{"value": []}"#), Ok(0));
+        for answer in [
+            r#"{"value": [], "nextLink": "https://elsewhere.example/topics"}"#,
+            r#"{"value": [], "nextLink": "https://m.example/v10/topics"}"#,
+            r#"{"value": [], "nextLink": "https://m.example/v1@elsewhere.example/topics"}"#,
+        ] {
+            let refused = topics(answer).expect_err(answer);
+            assert!(refused.ends_with("outside https://m.example/v1"), "{refused}");
+        }
+    }
 }
