@@ -57,7 +57,7 @@ impl Declared {
             _ => "\nA file is TOML where its name ends with .toml, and JSON otherwise.",
         };
         let document: Result<Value, String> = match is_toml {
-            true => toml::from_str(&text).map_err(|error| error.to_string()),
+            true => toml::from_str(&text).map(of_toml).map_err(|error| error.to_string()),
             false => read_json(text.as_bytes()),
         };
         let refused = |problem: String| {
@@ -232,6 +232,21 @@ fn named_twice(members: &Map<String, Value>) -> BTreeSet<String> {
         .collect()
 }
 
+/// Returns the document that a TOML file is. Its dates become texts, as JSON has them.
+fn of_toml(value: toml::Value) -> Value {
+    match value {
+        toml::Value::Datetime(at) => at.to_string().into(),
+        toml::Value::String(text) => text.into(),
+        toml::Value::Integer(number) => number.into(),
+        toml::Value::Float(number) => number.into(),
+        toml::Value::Boolean(flag) => flag.into(),
+        toml::Value::Array(all) => all.into_iter().map(of_toml).collect(),
+        toml::Value::Table(all) => {
+            all.into_iter().map(|(name, value)| (name, of_toml(value))).collect()
+        }
+    }
+}
+
 fn in_other_spelling(path: &str) -> String {
     format!("{path}: the file has this name in another spelling, too; keep one of them")
 }
@@ -325,13 +340,16 @@ mod tests {
             inputSchema = "CloudEventSchemaV1_0"
             [topics.orders.eventSubscriptions.billing.properties]
             destination = { endpointType = "WebHook", properties = { endpointUrl = "http://localhost:1/" } }
+            expirationTimeUtc = 2030-01-01 00:00:00Z
             [topics.plain]
         "#;
         let destination = json!({"endpointType": "WebHook", "properties": {"endpointUrl": "http://localhost:1/"}});
+        let properties =
+            json!({"destination": destination, "expirationTimeUtc": "2030-01-01T00:00:00Z"});
         let document = json!({"topics": {
             "orders": {
                 "properties": {"inputSchema": "CloudEventSchemaV1_0"},
-                "eventSubscriptions": {"billing": {"properties": {"destination": destination}}},
+                "eventSubscriptions": {"billing": {"properties": properties}},
             },
             "plain": {},
         }});
