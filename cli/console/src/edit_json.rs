@@ -55,11 +55,8 @@ pub(super) async fn save(
     Path((topic, name)): Names,
     Form(form): Form<Edited>,
 ) -> Answer<Response> {
-    let saved = match form.read() {
-        Ok(mine) => made::save(&app, (&topic, &name), &form.made, &mine).await,
-        Err(error) => Err(error),
-    };
-    let error = match saved {
+    let saved = async { made::save(&app, (&topic, &name), &form.made, &form.read()?).await };
+    let error = match saved.await {
         Ok(code) => {
             let url = subscription_url(&topic, &name, &format!("?done={code}"));
             return Ok(Redirect::to(&url).into_response());

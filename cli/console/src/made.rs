@@ -4,7 +4,7 @@
 use gridpost_api::{
     client::Condition,
     document::{difference, merge},
-    subscription::patch_of,
+    subscription::{EventSubscriptionInput, patch_of},
 };
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -80,7 +80,8 @@ pub(super) async fn save(
     made: &Made,
     mine: &Value,
 ) -> anyhow::Result<&'static str> {
-    let patch = patch_of(&made.was()?, mine);
+    let was: EventSubscriptionInput = made.was()?;
+    let patch = patch_of(&value(&was), mine);
     if is_empty(&patch) {
         return Ok("unchanged");
     }
@@ -180,7 +181,6 @@ fn differing<'d>(old: &'d Value, new: &'d Value) -> Vec<Vec<&'d str>> {
 
 #[cfg(test)]
 mod tests {
-    use gridpost_api::subscription::EventSubscriptionInput;
     use serde_json::json;
 
     use super::*;

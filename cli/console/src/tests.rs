@@ -185,6 +185,10 @@ async fn an_edited_event_subscription_stays_typed_where_both_changes_can_t_be_sh
     let (app, _fake) = console(&conflict).await;
     let answer = edit::save(State(app.clone()), names(), pairs(&typed)).await;
     shows(answer, 412, &["value=\"/typed\"", CHANGED_MEANWHILE, OLD_STATE]).await;
+    // What a page was made from is a document.
+    let of_none = [ETAG, ("was", "5"), ("document", "{}")];
+    let answer = edit_json::save(State(app.clone()), names(), form(&of_none)).await;
+    shows(answer, 400, &["does not say what it was made from"]).await;
     let document = json!({"properties": {"labels": ["typed"]}}).to_string();
     let typed = [ETAG, ("was", was.as_str()), ("document", document.as_str())];
     let answer = edit_json::save(State(app), names(), form(&typed)).await;
