@@ -22,7 +22,7 @@ use super::picture::{self, Bar};
 use gridpost_ops::{
     audit::{
         self, Effort,
-        report::total,
+        document::total,
         verdict::{Audit, Verdict},
     },
     failure::Misuse,

@@ -10,13 +10,10 @@ use serde::Deserialize;
 
 use super::App;
 use super::failure::{self, Answer};
-use super::form::{confirmed, given};
+use super::form::confirmed;
 use super::letters::{Chosen, count_some};
 use super::page::{self, Frame, Names, Tab, subscription_url};
-use gridpost_ops::{
-    failure::Misuse,
-    manage_api::dead_letters::{LetterChoice, until_counted},
-};
+use gridpost_ops::{failure::Misuse, manage_api::dead_letters::end_of_count};
 
 pub(super) async fn form(
     State(app): State<App>,
@@ -42,17 +39,16 @@ pub(super) async fn form(
     Ok(render(&app, &topic, &name, &chosen, &body))
 }
 
-/// The choice with the end of its time: what is written after the count stays.
+/// Returns the choice with the end of its time: what is written after the count stays.
 async fn until(app: &App, chosen: Chosen) -> anyhow::Result<Chosen> {
     if chosen.sent.as_deref() == Some("no") {
         let told = "A purge can't choose what was not sent again: choose by reason, type or time.";
         return Err(Misuse(told.to_owned()).into());
     }
-    let given = LetterChoice { to: given(chosen.to.as_ref()), ..LetterChoice::default() };
-    let to = until_counted(given, app.settings.target.now().await?).to;
+    let to = end_of_count(chosen.choice()?.to, app.settings.target.now().await?);
     // Only sent ones can be chosen by that: the API deletes no others by it.
     let sent = chosen.sent.clone().filter(|sent| sent == "yes");
-    Ok(Chosen { to, sent, ..chosen })
+    Ok(Chosen { to: Some(to.to_string()), sent, ..chosen })
 }
 
 /// Pages of the list that are looked through for what can't be read.

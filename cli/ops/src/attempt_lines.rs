@@ -8,10 +8,10 @@ use std::sync::{
 
 use gridpost_api::delivery::AttemptReason;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::{
-    audit::logs::{LogEvent, each_event, group_of, no_group},
+    audit::logs::{LogEvent, LogQuery, each_event, group_of, no_group},
     aws_api::{AwsApi, Service},
     aws_refusal::AwsRefusal,
     output::in_line,
@@ -98,21 +98,24 @@ impl AttemptLog {
         text: Option<&str>,
     ) -> anyhow::Result<Vec<AttemptLine>> {
         let pattern = text.map_or_else(|| OF_A_DELIVERY.to_owned(), quoted);
-        self.query(json!({"startTime": since_ms, "filterPattern": pattern})).await
+        self.query(since_ms, None, pattern).await
     }
 
     /// Reads the lines about deliveries from one time on and before another one, in their order.
     pub async fn between(&self, from_ms: i64, to_ms: i64) -> anyhow::Result<Vec<AttemptLine>> {
-        let query = json!({
-            "startTime": from_ms, "endTime": to_ms, "filterPattern": OF_A_DELIVERY,
-        });
         // The local stack's log does not stop there.
-        let mut lines = self.query(query).await?;
+        let mut lines = self.query(from_ms, Some(to_ms), OF_A_DELIVERY.to_owned()).await?;
         lines.retain(|line| line.at_ms < to_ms);
         Ok(lines)
     }
 
-    async fn query(&self, query: Value) -> anyhow::Result<Vec<AttemptLine>> {
+    async fn query(
+        &self,
+        start_time: i64,
+        end_time: Option<i64>,
+        filter_pattern: String,
+    ) -> anyhow::Result<Vec<AttemptLine>> {
+        let query = LogQuery { start_time, end_time, filter_pattern, ..LogQuery::default() };
         let lines = self.lines_of(&self.group, query.clone()).await?;
         let mut lines = lines.ok_or_else(|| no_group(&self.group))?;
         // Dead-letter may lose what dispatch handed over: without its lines that would seem to be kept.
@@ -136,9 +139,9 @@ impl AttemptLog {
     async fn lines_of(
         &self,
         group: &str,
-        mut query: Value,
+        query: LogQuery,
     ) -> anyhow::Result<Option<Vec<AttemptLine>>> {
-        query["logGroupName"] = json!(group);
+        let query = LogQuery { log_group_name: group.to_owned(), ..query };
         let mut lines = Vec::new();
         let take = |event: LogEvent| {
             lines.extend(AttemptLine::read(event));
@@ -279,6 +282,8 @@ pub fn describe_reason(reason: AttemptReason) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::{failure::Misuse, testkit::FakeApi};
 

@@ -3,6 +3,7 @@
 //! The counts come out of the functions' logs, what waits from the resource API, what is under way
 //! from the queues. [`verdict`] says what they come to, [`report`] makes of it what is printed.
 
+pub mod document;
 pub mod logs;
 pub mod report;
 pub mod verdict;
@@ -11,21 +12,21 @@ mod waiting;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gridpost_core::{ledger::Ledger, name, subscription::SubscriptionKey, time::Timestamp};
-use serde_json::{Value, json};
+use anyhow::Context;
+use gridpost_api::waiting::{Parked, ParkedDelivery};
+use gridpost_core::{ledger::Ledger, name, subscription::SubscriptionKey};
+use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 
 use crate::{
     aws_api::{AwsApi, Service},
     given::TimeSpan,
     lookup::no_such,
-    manage_api::counted::Budget,
-    output::text_at,
     target::{Target, before},
 };
 use verdict::{Audit, Queues, Verdict};
 pub use waiting::Effort;
-use waiting::{add_waiting, parked, waiting_of_others};
+use waiting::{Budget, add_waiting, parked, waiting_of_others};
 
 /// The wait before the next look, while it does not balance.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
@@ -169,62 +170,65 @@ fn check_names(
     Err(no_such(&format!("event subscription of {topic}"), name, names).into())
 }
 
-/// Adds a delivery that waits, if its events were published in the time asked for.
-fn wait(audit: &mut Audit, key: &SubscriptionKey, delivery: &Value) {
-    let published_at = Timestamp::parse_rfc_3339(text_at(delivery, "/publishTime"));
-    if let Some(published_at) = published_at.filter(|at| *at >= audit.since) {
-        let events = delivery["events"].as_u64().unwrap_or(0);
-        audit.ledger.wait(key, published_at, events);
-    }
-}
-
 /// Adds the deliveries that were parked before their first attempt: nothing else tells of them. Those
 /// that have failed are among the waiting ones already, but lie in no queue.
 fn add_parked(
     arguments: &AuditOptions,
-    parked: &[Value],
+    parked: &[Parked],
     others: &BTreeMap<SubscriptionKey, u64>,
     audit: &mut Audit,
 ) {
-    for delivery in parked {
-        let key = SubscriptionKey {
-            topic: text_at(delivery, "/topic").to_owned(),
-            name: text_at(delivery, "/eventSubscription").to_owned(),
+    for one in parked {
+        let (topic, name, delivery) = match one {
+            Parked::Delivery(ParkedDelivery { delivery, .. }) => {
+                (&delivery.topic, &delivery.event_subscription, Some(delivery))
+            }
+            Parked::Unreadable(one) => (&one.topic, &one.event_subscription, None),
         };
+        let key = SubscriptionKey { topic: topic.clone(), name: name.clone() };
         let is_wanted = arguments.wants(&key);
         let is_counted = others.contains_key(&key) || is_wanted && audit.batches.contains_key(&key);
-        match delivery["deliveryAttempts"] == 0 {
-            true if is_wanted => wait(audit, &key, delivery),
-            false if is_counted => audit.waiting = audit.waiting.saturating_sub(1),
+        match delivery.filter(|delivery| delivery.delivery_attempts == 0) {
+            Some(delivery) if is_wanted && delivery.publish_time.0 >= audit.since => {
+                audit.ledger.wait(&key, delivery.publish_time.0, delivery.events as u64);
+            }
+            None if is_counted => audit.waiting = audit.waiting.saturating_sub(1),
             _ => {}
         }
     }
 }
 
-/// Counts the messages in the deployment's queues, about.
-async fn queues(target: &Target, name_prefix: &str) -> anyhow::Result<Queues> {
-    let sqs = AwsApi::connect(Service::Sqs, target).await?;
-    let mut queues = Queues::default();
-    let mut ask = json!({"QueueNamePrefix": format!("{name_prefix}-"), "MaxResults": 1_000});
-    loop {
-        let page = sqs.call("ListQueues", &ask).await?;
-        for url in page["QueueUrls"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-            let name = url.rsplit('/').next().unwrap_or_default();
-            let role = name.strip_prefix(name_prefix).and_then(|rest| rest.strip_prefix('-'));
-            if let Some(held) = role.and_then(|role| queues.of(role)) {
-                let counted = sqs.call("GetQueueAttributes", &counts_of(url)).await?;
-                *held += messages(&counted);
-            }
-        }
-        match page["NextToken"].as_str() {
-            Some(token) => ask["NextToken"] = json!(token),
-            None => return Ok(queues),
-        }
-    }
+/// A `ListQueues` request.
+#[serde_with::skip_serializing_none]
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct QueueQuery {
+    queue_name_prefix: String,
+    max_results: u32,
+    next_token: Option<String>,
 }
 
-fn counts_of(queue_url: &str) -> Value {
-    json!({"QueueUrl": queue_url, "AttributeNames": COUNTS})
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct QueuePage {
+    #[serde(default)]
+    queue_urls: Vec<String>,
+    next_token: Option<String>,
+}
+
+/// A `GetQueueAttributes` request.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct CountQuery<'q> {
+    queue_url: &'q str,
+    attribute_names: [&'q str; 3],
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct QueueCounts {
+    #[serde(default)]
+    attributes: BTreeMap<String, String>,
 }
 
 const COUNTS: [&str; 3] = [
@@ -233,30 +237,66 @@ const COUNTS: [&str; 3] = [
     "ApproximateNumberOfMessagesDelayed",
 ];
 
-fn messages(answer: &Value) -> u64 {
-    let count = |name: &str| answer["Attributes"][name].as_str()?.parse::<u64>().ok();
-    COUNTS.into_iter().filter_map(count).sum()
+impl QueueCounts {
+    fn messages(&self) -> u64 {
+        let count = |name: &str| self.attributes.get(name)?.parse::<u64>().ok();
+        COUNTS.into_iter().filter_map(count).sum()
+    }
+}
+
+/// Counts the messages in the deployment's queues, about.
+async fn queues(target: &Target, name_prefix: &str) -> anyhow::Result<Queues> {
+    let sqs = AwsApi::connect(Service::Sqs, target).await?;
+    let mut queues = Queues::default();
+    let queue_name_prefix = format!("{name_prefix}-");
+    let mut query = QueueQuery { queue_name_prefix, max_results: 1_000, next_token: None };
+    loop {
+        let page = serde_json::from_value(sqs.call("ListQueues", &query).await?);
+        let QueuePage { queue_urls, next_token } = page.context("SQS's queues can't be read")?;
+        for url in &queue_urls {
+            let name = url.rsplit('/').next().unwrap_or_default();
+            let role = name.strip_prefix(name_prefix).and_then(|rest| rest.strip_prefix('-'));
+            if let Some(held) = role.and_then(|role| queues.of(role)) {
+                let query = CountQuery { queue_url: url, attribute_names: COUNTS };
+                let counts = serde_json::from_value(sqs.call("GetQueueAttributes", &query).await?);
+                let counts: QueueCounts =
+                    counts.with_context(|| format!("the counts of {name} can't be read"))?;
+                *held += counts.messages();
+            }
+        }
+        if next_token.is_none() {
+            return Ok(queues);
+        }
+        query.next_token = next_token;
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use gridpost_core::time::Timestamp;
+    use serde_json::json;
+
     use super::*;
+    use crate::testkit::documents;
 
     #[test]
     fn queue_counts_are_numbers_as_text() {
         let answer = json!({"Attributes": {
             "ApproximateNumberOfMessages": "3", "ApproximateNumberOfMessagesNotVisible": "4",
         }});
-        assert_eq!(messages(&answer), 7);
-        assert_eq!(messages(&Value::Null), 0);
+        for (answer, want) in [(answer, 7), (json!({}), 0)] {
+            let counts: QueueCounts = serde_json::from_value(answer).expect("counts");
+            assert_eq!(counts.messages(), want);
+        }
     }
 
     #[test]
     fn what_is_parked_takes_no_room_in_a_queue() {
         let key = SubscriptionKey { topic: "t".to_owned(), name: "s".to_owned() };
         let parked = |attempts| {
-            json!({"topic": "t", "eventSubscription": "s", "deliveryAttempts": attempts,
-                "events": 4, "publishTime": "2026-11-21T08:00:00.000Z"})
+            let delivery = documents::waiting_delivery(&json!({"topic": "t", "events": 4,
+                "eventSubscription": "s", "deliveryAttempts": attempts}));
+            serde_json::from_value(delivery).expect("a parked delivery")
         };
         let found = [parked(0), parked(1), parked(2)];
         let events = |audit: &Audit| audit.ledger.accounts.values().map(|it| it.waiting).sum();

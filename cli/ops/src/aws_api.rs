@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use serde::Serialize;
 use serde_json::Value;
 use tokio::time::sleep;
 
@@ -155,14 +156,14 @@ impl AwsApi {
     }
 
     /// Makes a call of a service that speaks JSON; one that AWS asks to make later is made later.
-    pub async fn call(&self, operation: &str, ask: &Value) -> anyhow::Result<Value> {
+    pub async fn call(&self, operation: &str, input: &impl Serialize) -> anyhow::Result<Value> {
         let call = self.permission(operation);
         let Some((prefix, content_type)) = self.service.json() else {
             bail!("{call} is a method of a path");
         };
         let target = format!("{prefix}.{operation}");
         let headers = vec![("content-type", content_type), ("x-amz-target", target.as_str())];
-        let (url, body) = (self.url.clone(), ask.to_string());
+        let (url, body) = (self.url.clone(), serde_json::to_string(input)?);
         self.made(&Request { call, method: "POST", url, headers, body }).await
     }
 

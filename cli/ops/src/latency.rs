@@ -1,7 +1,7 @@
 //! How latencies of delivered events are shown: by percentiles, as far as the ledger's buckets tell.
 
 use gridpost_core::ledger::{Latencies, Latency};
-use serde_json::{Value, json};
+use serde::Serialize;
 
 const PERCENTS: [u32; 3] = [50, 95, 99];
 
@@ -24,21 +24,33 @@ pub fn told(latencies: &Latencies) -> String {
     format!("{} (of {events} delivered)", percentiles.join(", "))
 }
 
-/// They as JSON. A percentile above the highest bound is null, as without events.
-pub fn document(latencies: &Latencies) -> Value {
-    let mut document = json!({"events": latencies.events(), "buckets": latencies});
-    for percent in PERCENTS {
-        let bound = match latencies.percentile(percent) {
+/// Latencies as `--json` prints them. A percentile above the highest bound is null, as without events.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LatencyDocument {
+    pub events: u64,
+    pub buckets: Latencies,
+    pub p50_at_most_ms: Option<u64>,
+    pub p95_at_most_ms: Option<u64>,
+    pub p99_at_most_ms: Option<u64>,
+}
+
+impl From<&Latencies> for LatencyDocument {
+    fn from(latencies: &Latencies) -> Self {
+        let bounds = PERCENTS.map(|percent| match latencies.percentile(percent) {
             Some(Latency::AtMost(millis)) => Some(millis),
             Some(Latency::Above(_)) | None => None,
-        };
-        document[format!("p{percent}AtMostMs")] = json!(bound);
+        });
+        let [p50_at_most_ms, p95_at_most_ms, p99_at_most_ms] = bounds;
+        let (events, buckets) = (latencies.events(), latencies.clone());
+        Self { events, buckets, p50_at_most_ms, p95_at_most_ms, p99_at_most_ms }
     }
-    document
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -54,6 +66,6 @@ mod tests {
             "events": 100, "buckets": {"50": 94, "2500": 4, "more": 2},
             "p50AtMostMs": 50, "p95AtMostMs": 2_500, "p99AtMostMs": null,
         });
-        assert_eq!(document(&latencies), want);
+        assert_eq!(json!(LatencyDocument::from(&latencies)), want);
     }
 }

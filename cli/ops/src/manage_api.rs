@@ -1,12 +1,9 @@
 //! A client of the resource API: topics, keys, event subscriptions, what waits and what has ended.
 
-pub mod counted;
 pub mod dead_letters;
 pub mod events;
 #[cfg(test)]
 mod operations_tests;
-pub mod pages;
-pub mod waiting;
 
 use std::{
     ops::{ControlFlow, Deref},

@@ -618,7 +618,7 @@ fn text(document: &impl Serialize) -> String {
 }
 
 /// Returns an object with one more member, whose JSON text stays as it is.
-fn with_text(object: &str, member: &str, value: impl Display) -> String {
+pub fn with_text(object: &str, member: &str, value: impl Display) -> String {
     let others = object.strip_suffix('}').unwrap_or("{");
     let comma = if others.len() > 1 { "," } else { "" };
     format!("{others}{comma}\"{member}\":{value}}}")
@@ -640,62 +640,4 @@ fn token(link: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        pin::pin,
-        task::{Context, Poll, Waker},
-    };
-
-    use super::*;
-
-    /// Answers every request with this text.
-    struct Same(&'static str);
-
-    impl Transport for Same {
-        type Error = ClientError;
-
-        async fn send(&self, _: Request) -> Result<Answer, ClientError> {
-            Ok(Answer { status: 200, etag: None, body: self.0.to_owned() })
-        }
-    }
-
-    fn topics(answer: &'static str) -> Result<usize, String> {
-        let client = Client::new("https://m.example/v1/", Same(answer));
-        let listed = pin!(client.topics()).poll(&mut Context::from_waker(Waker::noop()));
-        match listed {
-            Poll::Ready(listed) => {
-                listed.map(|all| all.len()).map_err(|refused| refused.to_string())
-            }
-            Poll::Pending => unreachable!("nothing is waited for"),
-        }
-    }
-
-    #[test]
-    fn an_answer_that_is_not_a_list_says_why() {
-        for (answer, want) in [
-            ("<html>", "with no JSON: is it the URL"),
-            ("", "with no JSON: is it the URL"),
-            (r#"{"value": [{"name": "t"}]}"#, "with another document than is expected"),
-        ] {
-            let refused = topics(answer).expect_err(answer);
-            assert!(
-                refused.starts_with("GET https://m.example/v1/topics answered 200"),
-                "{refused}"
-            );
-            assert!(refused.contains(want), "{refused}");
-        }
-    }
-
-    #[test]
-    fn the_next_page_must_be_of_the_same_deployment() {
-        assert_eq!(topics(r#"{"value": []}"#), Ok(0));
-        for answer in [
-            r#"{"value": [], "nextLink": "https://elsewhere.example/topics"}"#,
-            r#"{"value": [], "nextLink": "https://m.example/v10/topics"}"#,
-            r#"{"value": [], "nextLink": "https://m.example/v1@elsewhere.example/topics"}"#,
-        ] {
-            let refused = topics(answer).expect_err(answer);
-            assert!(refused.ends_with("outside https://m.example/v1"), "{refused}");
-        }
-    }
-}
+mod tests;

@@ -128,7 +128,7 @@ impl Fixture {
             since: TimeSpan::minutes(24 * 60),
             wait: Duration::from_secs(wait_s),
         };
-        Ok(audit::look_until(&options, &self.target()?).await?.document())
+        Ok(json!(audit::look_until(&options, &self.target()?).await?.document()))
     }
 
     /// The deployment, as the command line finds it.

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Context;
 use gridpost_core::{ledger::Ledger, metric, subscription::SubscriptionKey, time::Timestamp};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::verdict::Audit;
 use crate::{
@@ -45,21 +44,46 @@ fn first_whole_hour(days: i64, now: Timestamp) -> Timestamp {
     Timestamp::from_millis(now.as_millis() - days * 24 * HOUR_MS + HOUR_MS - 1).hour()
 }
 
+/// A `DescribeLogGroups` request.
+#[serde_with::skip_serializing_none]
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct GroupQuery {
+    log_group_name_prefix: String,
+    next_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GroupPage {
+    #[serde(default)]
+    log_groups: Vec<LogGroup>,
+    next_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LogGroup {
+    log_group_name: String,
+    retention_in_days: Option<i64>,
+}
+
 /// Returns for how many days the log groups keep lines, the least of them; `None` if all keep them for ever.
 async fn kept_days(logs: &AwsApi, prefix: &str) -> anyhow::Result<Option<i64>> {
     let mut days = Vec::new();
     let own = FUNCTIONS.map(|function| group_of(prefix, function));
-    let mut query = json!({"logGroupNamePrefix": group_of(prefix, "")});
+    let mut query = GroupQuery { log_group_name_prefix: group_of(prefix, ""), next_token: None };
     loop {
         let page = logs.call("DescribeLogGroups", &query).await?;
-        let groups = page["logGroups"].as_array().into_iter().flatten();
+        let GroupPage { log_groups, next_token } =
+            serde_json::from_value(page).context("the log groups can't be read")?;
         // Another deployment's names may begin with the same words.
-        let groups = groups.filter(|group| own.iter().any(|name| group["logGroupName"] == *name));
-        days.extend(groups.filter_map(|group| group["retentionInDays"].as_i64()));
-        match page["nextToken"].as_str() {
-            Some(token) => query["nextToken"] = json!(token),
-            None => return Ok(days.into_iter().min()),
+        let groups = log_groups.into_iter().filter(|group| own.contains(&group.log_group_name));
+        days.extend(groups.filter_map(|group| group.retention_in_days));
+        if next_token.is_none() {
+            return Ok(days.into_iter().min());
         }
+        query.next_token = next_token;
     }
 }
 
@@ -171,8 +195,26 @@ pub(crate) fn no_group(group: &str) -> Misuse {
     ))
 }
 
-fn query(group: &str, since: Timestamp, word: &str) -> Value {
-    json!({"logGroupName": group, "startTime": since.as_millis(), "filterPattern": word})
+/// A `FilterLogEvents` request.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LogQuery {
+    pub(crate) log_group_name: String,
+    /// Milliseconds since the Unix epoch.
+    pub(crate) start_time: i64,
+    pub(crate) end_time: Option<i64>,
+    pub(crate) filter_pattern: String,
+    pub(crate) next_token: Option<String>,
+}
+
+fn query(group: &str, since: Timestamp, word: &str) -> LogQuery {
+    LogQuery {
+        log_group_name: group.to_owned(),
+        start_time: since.as_millis(),
+        filter_pattern: word.to_owned(),
+        ..LogQuery::default()
+    }
 }
 
 /// Takes each line with a word that was logged from one time to another, until `take` wants no more.
@@ -183,8 +225,7 @@ pub(crate) async fn lines_between(
     word: &str,
     mut take: impl FnMut(&str) -> bool,
 ) -> anyhow::Result<()> {
-    let mut query = query(group, from, word);
-    query["endTime"] = json!(to.as_millis());
+    let query = LogQuery { end_time: Some(to.as_millis()), ..query(group, from, word) };
     match each_event(logs, query, |event| take(&event.message)).await? {
         true => Ok(()),
         false => Err(no_group(group).into()),
@@ -209,11 +250,11 @@ struct LogPage {
     next_token: Option<String>,
 }
 
-/// Takes each event that a `FilterLogEvents` request finds, page after page, until `take` wants no more.
+/// Takes each event that a query finds, page after page, until `take` wants no more.
 /// Returns whether the log group exists.
 pub(crate) async fn each_event(
     logs: &AwsApi,
-    mut query: Value,
+    mut query: LogQuery,
     mut take: impl FnMut(LogEvent) -> bool,
 ) -> anyhow::Result<bool> {
     loop {
@@ -224,15 +265,17 @@ pub(crate) async fn each_event(
         if !events.into_iter().all(&mut take) {
             return Ok(true);
         }
-        match next_token {
-            Some(token) => query["nextToken"] = json!(token),
-            None => return Ok(true),
+        if next_token.is_none() {
+            return Ok(true);
         }
+        query.next_token = next_token;
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::testkit::FakeApi;
 

@@ -1,12 +1,12 @@
-//! Prints an audit.
+//! Prints an audit for people.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use gridpost_core::ledger::{Account, Intake};
 use gridpost_core::subscription::SubscriptionKey;
-use serde_json::{Value, json};
 
+use super::document::total;
 use super::verdict::{Audit, Cell, Queues, Standing, Verdict};
 use crate::{
     latency,
@@ -25,54 +25,9 @@ impl Audit {
         topics
     }
 
-    /// Returns the report as JSON.
-    pub fn document(&self) -> Value {
-        let topics = self.topics().into_iter().map(|(name, Intake { accepted, unmatched })| {
-            json!({"name": name, "accepted": accepted, "unmatched": unmatched})
-        });
-        let cells = self.cells();
-        let totals = self.ledger.totals();
-        let subscriptions = totals.iter().map(|(key, account)| {
-            let hours = cells.iter().filter(|cell| cell.key == *key).map(hour);
-            let mut document = document(account);
-            document["topic"] = json!(key.topic);
-            document["name"] = json!(key.name);
-            document["filtered"] = json!(self.filtered(key));
-            document["hours"] = hours.collect();
-            document
-        });
-        let verdict = match self.verdict() {
-            Verdict::Balances => "balances",
-            Verdict::UnderWay { .. } => "underWay",
-            Verdict::Missing { .. } => "missing",
-        };
-        let queues = self.queues.as_ref().ok().map(|queues| {
-            json!({
-                "dispatch": queues.dispatch, "fanOut": queues.fan_out, "retry": queues.retry,
-                "deadLetter": queues.dead_letter, "poison": queues.poison,
-            })
-        });
-        let (missing, under_way) = (self.missing(), self.under_way());
-        json!({
-            "since": self.since.to_iso_8601(),
-            "until": self.until.to_iso_8601(),
-            "topics": topics.collect::<Vec<_>>(),
-            "eventSubscriptions": subscriptions.collect::<Vec<_>>(),
-            "queues": queues,
-            "verdict": verdict,
-            "isComplete": self.is_complete(),
-            "eventsWithoutEnd": missing.saturating_add(under_way),
-            "eventsMissing": missing,
-            "eventsUnderWay": under_way,
-            "endsTooMany": self.ends_too_many(),
-            "eventsLost": self.lost(),
-            "functionsWithoutLog": self.without_log,
-        })
-    }
-
-    /// Events that its topic accepted and that the event subscription did not match: by its filter, or
-    /// because it was not there.
-    fn filtered(&self, key: &SubscriptionKey) -> u64 {
+    /// Counts the events that its topic accepted and that the event subscription did not match: by its filter,
+    /// or because it was not there.
+    pub(super) fn filtered(&self, key: &SubscriptionKey) -> u64 {
         let intakes = self.ledger.intakes.iter().filter(|((topic, _), _)| *topic == key.topic);
         let accepted = intakes.fold(0_u64, |sum, (_, intake)| sum.saturating_add(intake.accepted));
         let accounts = self.ledger.accounts.iter().filter(|((of, _), _)| of == key);
@@ -80,8 +35,8 @@ impl Audit {
         accepted.saturating_sub(matched)
     }
 
-    /// Events that were dropped: nothing has them any more.
-    fn lost(&self) -> u64 {
+    /// Counts the events that were dropped: nothing has them any more.
+    pub(super) fn lost(&self) -> u64 {
         let dropped = self.ledger.accounts.values().map(|account| total(&account.dropped));
         dropped.fold(0, u64::saturating_add)
     }
@@ -266,21 +221,6 @@ fn told(cell: &Cell<'_>) -> Option<String> {
     Some(format!("{}: {many} {what} in the hour from {}{open}", cell.key, cell.hour))
 }
 
-fn hour(cell: &Cell<'_>) -> Value {
-    let (standing, size) = match cell.standing {
-        Standing::Balanced => ("balances", 0),
-        Standing::UnderWay { events } => ("underWay", events),
-        Standing::Missing { events } => ("missing", events),
-        Standing::TooMany { ends } => ("endsTooMany", ends),
-    };
-    let mut document = document(cell.account);
-    document["publishHour"] = json!(cell.hour.to_iso_8601());
-    document["isOpen"] = json!(cell.is_open);
-    document["verdict"] = json!(standing);
-    document["events"] = json!(size);
-    document
-}
-
 const BALANCES: &str =
     "The ledger balances: every event that matched was delivered, dead-lettered, dropped or waits.";
 
@@ -326,28 +266,6 @@ more than events that matched. It can be events delivered twice (SQS, crashes an
 
 const POISONED: &str =
     "  the poison queue is not empty: its messages have no end before they are re-sent\n";
-
-fn document(account: &Account) -> Value {
-    json!({
-        "matched": account.matched,
-        "redriven": account.redriven,
-        "delivered": account.delivered,
-        "deadLettered": by_reason(&account.dead_lettered),
-        "dropped": by_reason(&account.dropped),
-        "waiting": account.waiting,
-        "difference": account.difference(),
-        "latency": latency::document(&account.latencies),
-    })
-}
-
-pub(crate) fn by_reason(reasons: &BTreeMap<String, u64>) -> Value {
-    json!({"total": total(reasons), "byReason": reasons})
-}
-
-/// Sums the counts of all reasons.
-pub fn total(reasons: &BTreeMap<String, u64>) -> u64 {
-    reasons.values().copied().fold(0, u64::saturating_add)
-}
 
 fn reasons(text: &mut String, key: &SubscriptionKey, what: &str, reasons: &BTreeMap<String, u64>) {
     for (reason, count) in reasons {

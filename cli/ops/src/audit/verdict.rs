@@ -8,18 +8,20 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use gridpost_api::subscription::Destination;
 use gridpost_core::ledger::{Account, Ledger};
 use gridpost_core::publish::fan_out::PIECE_DELIVERIES_MAX;
-use gridpost_core::subscription::{Batching, ResourceKind, SubscriptionKey};
+use gridpost_core::subscription::{Batching, SubscriptionKey};
 use gridpost_core::time::Timestamp;
-use serde_json::Value;
+use serde::Serialize;
 
 /// How long after its end an hour stays open: publishes take up to 29 s, and their counts are in the
 /// logs some seconds after that.
 const OPEN_FOR_MS: i64 = 65 * 60_000;
 
 /// Messages in a deployment's queues, about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Queues {
     /// Deliveries without an attempt.
     pub dispatch: u64,
@@ -290,14 +292,15 @@ fn moved(account: &Account) -> (u64, u64) {
     (begun, u64::try_from(ended).unwrap_or(0))
 }
 
-/// The most events that a delivery of the event subscription carries: what its document says, or what
-/// the AWS service takes with one call.
-pub fn largest_batch(subscription: &Value) -> u64 {
-    let destination = &subscription["properties"]["destination"];
-    let own = destination["properties"]["maxEventsPerBatch"].as_u64();
-    let kind = destination["endpointType"].as_str().and_then(ResourceKind::named);
-    let of_call = kind.map(|kind| u64::from(kind.rules().call_entries_max));
-    own.or(of_call).unwrap_or(1)
+/// Returns the most events that a delivery to a destination carries: what is set, or what the AWS service
+/// takes with one call.
+pub fn largest_batch(destination: &Destination) -> u64 {
+    let (batch, of_call) = match (destination, destination.resource()) {
+        (Destination::WebHook(webhook), _) => (webhook.max_events_per_batch, 1),
+        (_, Some((kind, set))) => (set.max_events_per_batch, kind.rules().call_entries_max),
+        (_, None) => (None, 1),
+    };
+    u64::from(batch.unwrap_or(of_call))
 }
 
 #[cfg(test)]

@@ -6,26 +6,9 @@ use std::fmt::Display;
 use reqwest::Method;
 use serde_json::{Value, json, value::RawValue};
 
-use super::{ManageApi, subscription_path, topic_path};
+use super::{ManageApi, subscription_path};
 
 impl ManageApi {
-    /// Tests sample events, an array or one by itself, against a filter: `{"name"} or {"properties"}`.
-    pub async fn test_subscription(
-        &self,
-        topic: &str,
-        filter: &Value,
-        events: &RawValue,
-    ) -> anyhow::Result<Value> {
-        let path = format!("{}/eventSubscriptions:test", topic_path(topic)?);
-        self.ask_about("events", events, filter, &path).await
-    }
-
-    /// Returns which event subscriptions of a topic want an event, and why the others do not.
-    pub async fn explain(&self, topic: &str, event: &RawValue) -> anyhow::Result<Value> {
-        let path = format!("{}/explain", topic_path(topic)?);
-        self.ask_about("event", event, &json!({}), &path).await
-    }
-
     /// Sends one event to an event subscription alone; what its endpoint answered.
     pub async fn send_test_event(
         &self,

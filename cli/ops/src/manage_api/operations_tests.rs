@@ -8,11 +8,18 @@ use std::{
 };
 
 use axum::{Router, extract::Request};
-use gridpost_api::topic::AccessKey;
+use gridpost_api::{
+    client::Client,
+    requests::{
+        ParkedInput, PurgeDeadLettersInput, PurgeInput, RedriveInput, ResendInput, ResumeInput,
+    },
+    subscription::RotateInput,
+    topic::AccessKey,
+};
 use serde_json::{Value, json, value::RawValue};
 use tokio::net::TcpListener;
 
-use super::{ManageApi, counted::Budget, dead_letters::LetterChoice, waiting::ParkedChoice};
+use super::{ManageApi, Sender};
 
 /// Operations that are not the client's: publishers and endpoints call them.
 const OF_OTHERS: [&str; 4] = [
@@ -65,11 +72,12 @@ async fn listening() -> (ManageApi, Arc<Mutex<Vec<String>>>) {
     (ManageApi::connect(&url).await.expect("built"), asked)
 }
 
-/// Calls whatever the client has. Only that it was asked for counts, not what it makes of the answer.
-async fn call_all(api: &ManageApi) {
+/// Calls whatever the client has. Only the requests count, not what it makes of the answers.
+async fn call_all(api: &Client<Sender>) {
     let (topic, name, id, empty) = ("orders", "billing", "00000000-1", json!({}));
     let event: &RawValue = serde_json::from_str("{}").expect("JSON");
-    let (letters, parked) = (LetterChoice::default(), ParkedChoice::default());
+    let (letters, parked) = (PurgeDeadLettersInput::default(), ParkedInput::default());
+    let go_on = ControlFlow::Continue;
     let _ = api.put_topic(topic, &empty).await;
     let _ = api.patch_topic(topic, &empty).await;
     let _ = api.topic(topic).await;
@@ -85,41 +93,41 @@ async fn call_all(api: &ManageApi) {
     let _ = api.health(topic, name).await;
     let _ = api.healths(topic).await;
     let _ = api.reset_health(topic, name).await;
-    let _ = api.deliveries_while(topic, name, |_| ControlFlow::Continue(())).await;
-    let _ = api.count_waiting(topic, name, &Budget::of(1), |_, _| {}).await;
+    let _ = api.each_delivery(topic, name, |_| go_on(())).await;
+    let _ = api.count_deliveries(topic, name, |_| go_on(())).await;
     let _ = api.delivery(topic, name, id).await;
     let _ = api.resend(topic, name, id).await;
     let _ = api.dead_letters_page(topic, name, &letters, None).await;
-    let _ = api.count_dead_letters(topic, name, &letters, |_| {}).await;
+    let _ = api.count_dead_letters(topic, name, &letters, |_| go_on(())).await;
     let _ = api.purge_dead_letters(topic, name, &letters, |_| {}).await;
     let _ = api.dead_letter(topic, name, id).await;
-    let _ = api.redrive(topic, name, &empty).await;
+    let _ = api.redrive(topic, name, &RedriveInput::default()).await;
     let _ = api.redrives(topic, name).await;
     let _ = api.redrive_job(topic, name, id).await;
-    let _ = api.change_redrive(topic, name, id, "cancel", None).await;
-    let _ = api.change_redrive(topic, name, id, "resume", None).await;
+    let _ = api.cancel_redrive(topic, name, id).await;
+    let _ = api.resume_redrive(topic, name, id, &ResumeInput::default()).await;
     let _ = api.pause(topic, name, true).await;
     let _ = api.resume(topic, name).await;
     let _ = api.full_url(topic, name).await;
     let _ = api.delivery_attributes(topic, name).await;
     let _ = api.signing_secrets(topic, name).await;
-    let _ = api.rotate_signing_secret(topic, name, None).await;
+    let _ = api.rotate_signing_secret(topic, name, &RotateInput::default()).await;
     let _ = api.test_subscription(topic, &empty, event).await;
     let _ = api.explain(topic, event).await;
     let _ = api.send_test_event(topic, name, event).await;
     let _ = api.poison(1).await;
     let _ = api.poison_message(id).await;
-    let _ = api.resend_poison(&[], None).await;
-    let _ = api.purge_poison(&[]).await;
+    let _ = api.resend_poison(&ResendInput::default()).await;
+    let _ = api.purge_poison(&PurgeInput::default()).await;
     let _ = api.parked(&parked).await;
-    let _ = api.release_parked(&parked).await;
-    let _ = api.cancel_parked(&parked).await;
+    let _ = api.change_parked("release", &parked, |_| {}).await;
+    let _ = api.change_parked("cancel", &parked, |_| {}).await;
 }
 
 #[tokio::test]
 async fn the_client_calls_the_operations_of_the_api_and_all_of_them() {
     let (api, asked) = listening().await;
-    call_all(&api).await;
+    call_all(&api.api).await;
     let asked = asked.lock().expect("no panic while held").clone();
     let operations = operations();
     let mut called = BTreeSet::new();

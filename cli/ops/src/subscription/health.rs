@@ -11,16 +11,16 @@ use gridpost_api::{
 };
 use gridpost_core::{ledger::Account, subscription::SubscriptionKey, time::Timestamp};
 use serde::Serialize;
-use serde_json::Value;
 
 use super::untyped::Read;
 use crate::{
     audit::{
+        document::{ReasonCounts, total},
         logs,
-        report::{by_reason, total},
     },
     given::TimeSpan,
-    latency, lookup,
+    latency::{self, LatencyDocument},
+    lookup,
     manage_api::ManageApi,
     output::{self, or_dash},
     target::Target,
@@ -65,9 +65,9 @@ pub struct Report {
 pub struct ReportDocument<'r> {
     #[serde(flatten)]
     health: &'r Health,
-    latency: Option<Value>,
-    dead_lettered: Option<Value>,
-    dropped: Option<Value>,
+    latency: Option<LatencyDocument>,
+    dead_lettered: Option<ReasonCounts>,
+    dropped: Option<ReasonCounts>,
 }
 
 #[derive(Serialize)]
@@ -97,9 +97,9 @@ impl Report {
         let counted = self.counted.as_ref();
         ReportDocument {
             health: &self.health,
-            latency: counted.map(|account| latency::document(&account.latencies)),
-            dead_lettered: counted.map(|account| by_reason(&account.dead_lettered)),
-            dropped: counted.map(|account| by_reason(&account.dropped)),
+            latency: counted.map(|account| (&account.latencies).into()),
+            dead_lettered: counted.map(|account| (&account.dead_lettered).into()),
+            dropped: counted.map(|account| (&account.dropped).into()),
         }
     }
 
@@ -325,7 +325,7 @@ pub fn waiting(waiting: &impl Read<WaitingDeliveries>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::testkit::documents;

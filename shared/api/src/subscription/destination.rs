@@ -136,34 +136,32 @@ impl Destination {
     /// Returns what is stored of it. Problems have paths below `path`.
     pub(super) fn read(self, context: &Context<'_>, at: &mut At<'_>) -> Option<Stored> {
         let at = &mut at.member("properties");
-        let (kind, resource) = match self {
-            Self::WebHook(webhook) => return webhook.read(context, at),
+        match self {
+            Self::WebHook(webhook) => webhook.read(context, at),
+            resource => {
+                let (kind, resource) = resource.resource()?;
+                resource.clone().read(kind, context, at)
+            }
+        }
+    }
+
+    /// Returns the kind of an AWS resource, and what is set of it; `None` for a webhook.
+    pub fn resource(&self) -> Option<(ResourceKind, &ResourceDestination)> {
+        Some(match self {
+            Self::WebHook(_) => return None,
             Self::SqsQueue(resource) => (ResourceKind::SqsQueue, resource),
             Self::SnsTopic(resource) => (ResourceKind::SnsTopic, resource),
             Self::KinesisStream(resource) => (ResourceKind::KinesisStream, resource),
             Self::EventBridgeBus(resource) => (ResourceKind::EventBridgeBus, resource),
             Self::LambdaFunction(resource) => (ResourceKind::LambdaFunction, resource),
-        };
-        resource.read(kind, context, at)
-    }
-
-    /// Returns what is set of an AWS resource; `None` for a webhook.
-    pub fn resource(&self) -> Option<&ResourceDestination> {
-        match self {
-            Self::WebHook(_) => None,
-            Self::SqsQueue(resource)
-            | Self::SnsTopic(resource)
-            | Self::KinesisStream(resource)
-            | Self::EventBridgeBus(resource)
-            | Self::LambdaFunction(resource) => Some(resource),
-        }
+        })
     }
 
     /// Returns where a read says that events go: a URL without its query, or an ARN.
     pub fn place(&self) -> Option<&str> {
         match self {
             Self::WebHook(webhook) => webhook.endpoint_base_url.as_deref(),
-            other => other.resource()?.resource_id.as_deref(),
+            other => other.resource()?.1.resource_id.as_deref(),
         }
     }
 
@@ -183,7 +181,7 @@ impl Destination {
     pub(super) fn source_fields(&self) -> Vec<(String, String)> {
         let (attributes, keys) = match (self, self.resource()) {
             (Self::WebHook(webhook), _) => (&webhook.delivery_attribute_mappings, Vec::new()),
-            (_, Some(resource)) => {
+            (_, Some((_, resource))) => {
                 (&resource.delivery_attribute_mappings, resource.source_fields())
             }
             (_, None) => (&None, Vec::new()),
