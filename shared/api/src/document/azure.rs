@@ -129,6 +129,7 @@ impl Form {
             let list = self.document.pointer_mut(&value).map(Value::take);
             if let Some((place, list)) = self.document.pointer_mut(pointer).zip(list) {
                 *place = list;
+                self.moved(pointer, &value);
             }
         }
         let count = self.document.pointer(pointer).and_then(Value::as_array).map_or(0, Vec::len);

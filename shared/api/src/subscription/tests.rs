@@ -1081,6 +1081,10 @@ fn a_refused_patch_names_its_own_members() {
         (json!({"la bels": []}), "[\"la bels\"] is not known; members here are"),
         (json!({"destination": {"endpointType": "Fax"}}), "destination.endpointType must be"),
         (past, "expirationTimeUtc must be in the future"),
+        (
+            json!({"destination": {"deliveryAttributeMappings": {"value": [{"name": 5, "type": "Static", "value": "v"}]}}}),
+            "destination.deliveryAttributeMappings.value[0].name must be a string",
+        ),
     ];
     for (patch, want) in table {
         let problems = patched(Kind::Custom, &to_be_patched(), &patch).expect_err("refused");

@@ -95,7 +95,10 @@ pub fn path_notation(path: &str) -> Option<String> {
     if path.split('.').any(|name| name == "*") {
         return Some("* stands for itself".to_owned());
     }
-    let inner = path.trim_start_matches(['$', '{', '@']).trim_end_matches('}').trim();
+    let inner = match path.trim_start_matches(['$', '{', '@']) {
+        same if same == path => path,
+        inner => inner.trim_end_matches('}').trim(),
+    };
     let inner = inner.trim_start_matches(['.', '/']);
     let is_pointer = path.starts_with('/') || path.starts_with('#');
     let inner = inner.trim_start_matches("#/");

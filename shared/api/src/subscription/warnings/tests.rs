@@ -59,6 +59,7 @@ fn what_finds_nothing_is_named() {
         (EventGridSchema, key("#/data/k"), "between them: data.k"),
         (EventGridSchema, key("{{data.k}}"), "between them: data.k"),
         (EventGridSchema, key("${data.k}"), "between them: data.k"),
+        (EventGridSchema, key("data.${k}"), ""),
         (EventGridSchema, key("data.k[0]"), "without an index: data.k"),
         (EventGridSchema, key("data.k[*].id"), "without an index: data.k.id"),
         (EventGridSchema, key("data[\"k\"]"), "between them: data.k"),
