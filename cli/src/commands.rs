@@ -37,8 +37,15 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use gridpost_api::subscription::EventSubscription;
-use serde::Serialize;
+use serde::{
+    Serialize,
+    de::{
+        DeserializeOwned, IntoDeserializer,
+        value::{Error as ValueError, StrDeserializer},
+    },
+};
 use serde_json::{Value, value::RawValue};
+use strum::VariantNames;
 
 use gridpost_ops::{
     failure::Misuse,
@@ -148,6 +155,46 @@ where
     })
 }
 
+/// Makes a parser of the names that the resource API has for values of a type.
+fn one_of_names<T>() -> impl TypedValueParser<Value = T>
+where
+    T: VariantNames + DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(T::VARIANTS).try_map(|given| {
+        let name = T::VARIANTS.iter().find(|name| name.eq_ignore_ascii_case(&given));
+        let name: StrDeserializer<'_, ValueError> = name.copied().unwrap_or("").into_deserializer();
+        T::deserialize(name)
+    })
+}
+
+/// The answer of a deletion.
+#[serde_with::skip_serializing_none]
+#[derive(Serialize)]
+struct Deletion<'d> {
+    topic: &'d str,
+    name: Option<&'d str>,
+    /// 200, or 204 where there was nothing to delete.
+    status: u16,
+}
+
+impl<'d> Deletion<'d> {
+    fn new(topic: &'d str, name: Option<&'d str>, was_there: bool) -> Self {
+        Self { topic, name, status: if was_there { 200 } else { 204 } }
+    }
+
+    fn describe(&self) -> &'static str {
+        if self.status == 204 { "was not there" } else { "deleted" }
+    }
+}
+
+/// Whether a document names a setting, at its top or in its `properties`.
+fn has_member(document: &Value, name: &str) -> bool {
+    [Some(document), document.get("properties")]
+        .into_iter()
+        .flatten()
+        .any(|it| it.get(name).is_some())
+}
+
 /// Reads a JSON document from a file, or from standard input when it is called `-`. Fails with
 /// [`Misuse`] when it is not JSON, or a member stands twice.
 fn read_document(path: &Path) -> anyhow::Result<Value> {
@@ -163,7 +210,18 @@ fn read_events(path: &Path) -> anyhow::Result<Box<RawValue>> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_setting_is_named_in_either_form() {
+        let policy = json!({"retryPolicy": null});
+        for document in [json!({"properties": policy}), policy] {
+            assert!(has_member(&document, "retryPolicy"), "{document}");
+            assert!(!has_member(&document, "labels"), "{document}");
+        }
+    }
 
     #[test]
     fn a_document_with_a_member_twice_is_refused() {

@@ -1,9 +1,7 @@
 //! Results go to standard output, as text for people or as JSON for programs; all else goes to
 //! standard error.
 
-use gridpost_ops::manage_api::Reply;
 use serde::Serialize;
-use serde_json::Value;
 
 pub use gridpost_ops::output::*;
 
@@ -54,22 +52,4 @@ impl Output {
     pub fn tell_list<D: Serialize>(self, value: &[D], text: impl FnOnce(&[D]) -> String) {
         self.tell(&List { value }, |list| text(list.value));
     }
-
-    /// Prints a resource as JSON, its `ETag` beside its other members, or what `text` makes of it.
-    pub fn print_tagged(self, reply: &Reply, text: impl FnOnce(&Value) -> String) {
-        self.print(&tagged(reply), text);
-    }
-
-    /// Prints it for a command whose exit code says more.
-    pub fn tell_tagged(self, reply: &Reply, text: impl FnOnce(&Value) -> String) {
-        self.tell(&tagged(reply), text);
-    }
-}
-
-fn tagged(reply: &Reply) -> Value {
-    let mut document = reply.document.clone();
-    if let (Some(members), Some(etag)) = (document.as_object_mut(), &reply.etag) {
-        members.insert("etag".to_owned(), Value::String(etag.clone()));
-    }
-    document
 }

@@ -9,6 +9,7 @@ use gridpost_api::{
     topic::Topic,
     trial::{ExplainedSubscription, FilterRefusal, SubscriptionState},
 };
+use gridpost_core::topic::InputSchema;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::Value;
@@ -29,12 +30,8 @@ pub(super) fn url(topic: &str) -> String {
 
 /// Makes a sample event of the topic's input schema.
 pub(super) fn sample(topic: &Topic) -> String {
-    let made = send_test::made(schema_of(topic), clock::random_id());
+    let made = send_test::made(publish::input_schema(topic), clock::random_id());
     pretty(&made.unwrap_or_else(|_| Value::from_iter([("test", true)])))
-}
-
-fn schema_of(topic: &Topic) -> &'static str {
-    topic.properties.settings.input_schema.map_or("-", Into::into)
 }
 
 #[derive(Deserialize)]
@@ -49,7 +46,7 @@ pub(super) async fn show(
     Query(look): Query<Look>,
 ) -> Answer {
     let document = app.api.topic(&topic).await?.document;
-    let schema = schema_of(&document);
+    let schema = Some(publish::input_schema(&document));
     let mut fields = draft::fields(schema);
     if look.way.as_deref() == Some("json") || draft::is_own_schema(schema) {
         fields.set(WHOLE, sample(&document));
@@ -96,7 +93,8 @@ async fn answer(
         _ => Ok(html! { p.good { "The topic takes this event." } }),
     };
     let result = done.unwrap_or_else(|error| failure::problem("Refused.", &error));
-    let page = render(app, topic, schema_of(&document), &fields, &problems, &result);
+    let page =
+        render(app, topic, Some(publish::input_schema(&document)), &fields, &problems, &result);
     page.into_response()
 }
 
@@ -156,18 +154,17 @@ pub(super) fn parts(refused: &[FilterRefusal]) -> Markup {
 
 async fn publish(app: &App, topic: &str, document: &Topic, event: &str) -> anyhow::Result<Markup> {
     let target = &app.settings.target;
-    let document = &serde_json::to_value(document)?;
-    let schema = publish::InputSchema::of_topic(document)?;
+    let schema = publish::input_schema(document);
     let is_array = matches!(serde_json::from_str(event), Ok(Value::Array(_)));
     // Event Grid's schema, and one's own, take a list alone.
     let body = match schema {
-        publish::InputSchema::CloudEvents => event.to_owned(),
+        InputSchema::CloudEventSchemaV1_0 => event.to_owned(),
         _ if is_array => event.to_owned(),
         _ => format!("[{}]", json_text(event)?.get()),
     };
-    let url = publish::events_url(topic, document, target)?;
+    let url = publish::events_url(topic, Some(document), target)?;
     let keys = app.api.keys(topic).await?;
-    let content_type = schema.content_type(body.as_bytes());
+    let content_type = publish::content_type(schema, body.as_bytes());
     publish::post(target, &url, keys.key1.expose(), content_type, body.into_bytes()).await?;
     let WithId { id } = serde_json::from_str(event).unwrap_or_default();
     let found = super::sought::event_url(topic, &id);
@@ -194,7 +191,7 @@ pub(super) fn json_text(text: &str) -> anyhow::Result<Box<RawValue>> {
 fn render(
     app: &App,
     topic: &str,
-    schema: &str,
+    schema: Option<InputSchema>,
     fields: &Fields,
     problems: &Placed,
     result: &Markup,
@@ -207,7 +204,7 @@ fn render(
     let view = View { fields, problems, focus: None, may_change: app.may_change(), is_live: true };
     let is_whole = fields.has(WHOLE);
     let body = html! {
-        p { @if !schema.is_empty() { "The topic takes " strong { (schema) } ". " } "Every event subscription whose filter wants the event gets it."
+        p { @if let Some(schema) = schema { "The topic takes " strong { (<&str>::from(schema)) } ". " } "Every event subscription whose filter wants the event gets it."
             @if is_whole && !draft::is_own_schema(schema) { " " a href=(url(topic)) { "Type it in fields" } }
             @else if !is_whole { " " a href=(page::with_query(&url(topic), &[("as", "json")])) { "Type it as JSON" } }
         }
@@ -222,7 +219,7 @@ fn render(
 fn form(
     app: &App,
     topic: &str,
-    schema: &str,
+    schema: Option<InputSchema>,
     view: View<'_>,
     is_whole: bool,
     result: &Markup,

@@ -5,12 +5,11 @@ use gridpost_api::delivery::{Attempt, Delivery, DeliveryShown, DeliveryStatus, N
 use crate::{
     attempt_lines::{describe_outcome, describe_reason},
     output::{self, or_dash},
-    subscription::untyped::Read,
 };
 
 /// Describes a delivery: its status, its attempts, and what comes next.
-pub fn describe(delivery: &impl Read<DeliveryShown>) -> String {
-    let DeliveryShown { delivery, attempts, next } = &*delivery.read();
+pub fn describe(delivery: &DeliveryShown) -> String {
+    let DeliveryShown { delivery, attempts, next } = delivery;
     let Delivery { id, publish_time, events, .. } = delivery;
     let status = describe_status(delivery);
     let events = output::count(u64::from(*events), "event");

@@ -27,7 +27,7 @@ use crate::{
     manage_api::ManageApi,
     output::{self, or_dash},
     schedule::hours,
-    subscription::{pause, untyped::Read},
+    subscription::pause,
     target::{Target, before},
 };
 
@@ -414,8 +414,8 @@ fn describe_held_back(health: &Health) -> String {
 }
 
 /// Says what else may become of an event that a pause holds.
-pub fn ends_meanwhile(pause: &impl Read<Pause>) -> &'static str {
-    match pause.read().time_to_live_runs {
+pub fn ends_meanwhile(pause: &Pause) -> &'static str {
+    match pause.time_to_live_runs {
         true => ". The event ends undelivered if its time-to-live is over before",
         false => "",
     }

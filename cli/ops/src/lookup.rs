@@ -6,7 +6,6 @@ use gridpost_core::{name, time::Timestamp};
 use crate::{
     failure::{Misuse, Refusal},
     manage_api::ManageApi,
-    subscription::untyped::Read,
 };
 
 /// Names that an error lists at most.
@@ -90,8 +89,8 @@ fn is_near(name: &str, other: &str) -> bool {
 }
 
 /// Whether the time is past until which an endpoint gets nothing: the next delivery is the probe.
-pub fn wait_is_over(health: &impl Read<Health>, now: Timestamp) -> bool {
-    health.read().until.is_some_and(|Time(until)| until <= now)
+pub fn wait_is_over(health: &Health, now: Timestamp) -> bool {
+    health.until.is_some_and(|Time(until)| until <= now)
 }
 
 #[cfg(test)]

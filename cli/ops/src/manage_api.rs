@@ -13,7 +13,7 @@ use std::{
 use anyhow::Context;
 use gridpost_api::client::{Answer, Client, Condition, Request, Transport};
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
     clock,
@@ -24,9 +24,6 @@ use crate::{
 
 /// Pages followed in one list; a server that never ends is an error, not a hang.
 const PAGES_MAX: usize = 1_000;
-
-/// Pages of deliveries followed in one list: ten million deliveries.
-const DELIVERY_PAGES_MAX: usize = 100_000;
 
 /// The answer to a request.
 #[derive(Clone, Debug, PartialEq)]
@@ -147,137 +144,14 @@ impl ManageApi {
         self
     }
 
-    /// Creates or replaces a topic. 201 when it is new, 200 when it was there. Fails with [`Refusal`]
-    /// when the API refuses. So for every request below.
-    pub async fn put_topic(&self, topic: &str, document: &Value) -> anyhow::Result<Reply> {
-        self.call(Method::PUT, &topic_path(topic)?, Some(document)).await
-    }
-
-    /// Changes what a patch names of a topic.
-    pub async fn patch_topic(&self, topic: &str, patch: &Value) -> anyhow::Result<Reply> {
-        self.call(Method::PATCH, &topic_path(topic)?, Some(patch)).await
-    }
-
-    /// Reads a topic, with its `ETag`.
-    pub async fn read_topic(&self, topic: &str) -> anyhow::Result<Reply> {
-        self.call(Method::GET, &topic_path(topic)?, None).await
-    }
-
-    /// Reads a topic.
-    pub async fn topic(&self, topic: &str) -> anyhow::Result<Value> {
-        Ok(self.read_topic(topic).await?.document)
-    }
-
-    /// Reads a topic, none when there is none.
-    pub async fn find_topic(&self, topic: &str) -> anyhow::Result<Option<Value>> {
-        match self.topic(topic).await {
-            Err(err) if err.downcast_ref::<Refusal>().is_some_and(|r| r.status == 404) => Ok(None),
-            other => other.map(Some),
-        }
-    }
-
     /// Every topic.
     pub async fn topics(&self) -> anyhow::Result<Vec<Value>> {
         self.list("/topics").await
     }
 
-    /// Deletes a topic and its event subscriptions.
-    pub async fn delete_topic(&self, topic: &str) -> anyhow::Result<Reply> {
-        self.call(Method::DELETE, &topic_path(topic)?, None).await
-    }
-
-    /// The two keys of a topic: `{"key1","key2"}`.
-    pub async fn keys(&self, topic: &str) -> anyhow::Result<Value> {
-        let path = format!("{}/listKeys", topic_path(topic)?);
-        Ok(self.call(Method::POST, &path, None).await?.document)
-    }
-
-    /// Creates or replaces an event subscription, handshake with its endpoint included.
-    pub async fn put_subscription(
-        &self,
-        topic: &str,
-        name: &str,
-        document: &Value,
-    ) -> anyhow::Result<Reply> {
-        self.call(Method::PUT, &subscription_path(topic, name)?, Some(document)).await
-    }
-
-    /// Changes what a patch names of an event subscription; a new endpoint is asked for its consent.
-    pub async fn patch_subscription(
-        &self,
-        topic: &str,
-        name: &str,
-        patch: &Value,
-    ) -> anyhow::Result<Reply> {
-        self.call(Method::PATCH, &subscription_path(topic, name)?, Some(patch)).await
-    }
-
-    /// Reads an event subscription, with its `ETag`.
-    pub async fn read_subscription(&self, topic: &str, name: &str) -> anyhow::Result<Reply> {
-        self.call(Method::GET, &subscription_path(topic, name)?, None).await
-    }
-
-    /// Reads an event subscription.
-    pub async fn subscription(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
-        Ok(self.read_subscription(topic, name).await?.document)
-    }
-
     /// Every event subscription of a topic.
     pub async fn subscriptions(&self, topic: &str) -> anyhow::Result<Vec<Value>> {
         self.list(&format!("{}/eventSubscriptions", topic_path(topic)?)).await
-    }
-
-    /// The health of an event subscription's endpoint.
-    pub async fn health(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
-        let path = format!("{}/health", subscription_path(topic, name)?);
-        Ok(self.call(Method::GET, &path, None).await?.document)
-    }
-
-    /// Ends what keeps the endpoint from being asked; answers its health.
-    pub async fn reset_health(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
-        let path = format!("{}/health:reset", subscription_path(topic, name)?);
-        Ok(self.call(Method::POST, &path, None).await?.document)
-    }
-
-    /// Deletes an event subscription.
-    pub async fn delete_subscription(&self, topic: &str, name: &str) -> anyhow::Result<Reply> {
-        self.call(Method::DELETE, &subscription_path(topic, name)?, None).await
-    }
-
-    /// Takes every delivery of an event subscription that has failed and not ended, however many they
-    /// are, one by one.
-    pub async fn each_delivery(
-        &self,
-        topic: &str,
-        name: &str,
-        take: impl FnMut(&Value),
-    ) -> anyhow::Result<()> {
-        let path = format!("{}/deliveries", subscription_path(topic, name)?);
-        self.each(&path, DELIVERY_PAGES_MAX, take).await
-    }
-
-    /// Takes deliveries as long as `take` continues; returns whether there was no more to take.
-    pub async fn deliveries_while(
-        &self,
-        topic: &str,
-        name: &str,
-        take: impl FnMut(&Value) -> ControlFlow<()>,
-    ) -> anyhow::Result<bool> {
-        let path = format!("{}/deliveries", subscription_path(topic, name)?);
-        self.each_while(&path, DELIVERY_PAGES_MAX, take).await
-    }
-
-    /// A delivery that has failed, with its attempts. Fails with [`Refusal`] 404 when none of that id
-    /// has failed.
-    pub async fn delivery(&self, topic: &str, name: &str, id: &str) -> anyhow::Result<Value> {
-        let path = delivery_path(topic, name, id)?;
-        Ok(self.call(Method::GET, &path, None).await?.document)
-    }
-
-    /// Has a waiting delivery attempted now.
-    pub async fn resend(&self, topic: &str, name: &str, id: &str) -> anyhow::Result<Value> {
-        let path = format!("{}/resend", delivery_path(topic, name, id)?);
-        Ok(self.call(Method::POST, &path, None).await?.document)
     }
 
     /// Collects a list over its pages.
@@ -380,10 +254,6 @@ fn subscription_path(topic: &str, name: &str) -> anyhow::Result<String> {
     Ok(format!("{}/eventSubscriptions/{}", topic_path(topic)?, path_segment(name)?))
 }
 
-fn delivery_path(topic: &str, name: &str, id: &str) -> anyhow::Result<String> {
-    Ok(format!("{}/deliveries/{}", subscription_path(topic, name)?, path_segment(id)?))
-}
-
 /// A name as it may stand in a path. Its length is for the server to judge.
 fn path_segment(name: &str) -> Result<&str, Misuse> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -391,54 +261,6 @@ fn path_segment(name: &str) -> Result<&str, Misuse> {
         return Ok(name);
     }
     Err(Misuse(format!("`{name}` is not a name: names are letters, digits and hyphens")))
-}
-
-impl ManageApi {
-    /// Pauses an event subscription. Returns how it stands.
-    pub async fn pause(
-        &self,
-        topic: &str,
-        name: &str,
-        time_to_live_runs: bool,
-    ) -> anyhow::Result<Value> {
-        let path = format!("{}/pause", subscription_path(topic, name)?);
-        let document = json!({ "timeToLiveRuns": time_to_live_runs });
-        Ok(self.call(Method::POST, &path, Some(&document)).await?.document)
-    }
-
-    /// Resumes an event subscription. Returns how it stands.
-    pub async fn resume(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
-        let path = format!("{}/resume", subscription_path(topic, name)?);
-        Ok(self.call(Method::POST, &path, None).await?.document)
-    }
-}
-
-impl ManageApi {
-    /// The URL of an event subscription's webhook, query included.
-    pub async fn full_url(&self, topic: &str, name: &str) -> anyhow::Result<String> {
-        let path = format!("{}/getFullUrl", subscription_path(topic, name)?);
-        let answer = self.call(Method::POST, &path, None).await?.document;
-        let url = answer["endpointUrl"].as_str().context("the manage API gave no endpointUrl")?;
-        Ok(url.to_owned())
-    }
-
-    /// The secrets with which an event subscription's requests are signed.
-    pub async fn signing_secrets(&self, topic: &str, name: &str) -> anyhow::Result<Value> {
-        let path = format!("{}/getSigningSecrets", subscription_path(topic, name)?);
-        Ok(self.call(Method::POST, &path, None).await?.document)
-    }
-
-    /// Makes a new signing secret; the one until now stays valid for so many seconds.
-    pub async fn rotate_signing_secret(
-        &self,
-        topic: &str,
-        name: &str,
-        overlap: Option<u32>,
-    ) -> anyhow::Result<Value> {
-        let path = format!("{}/rotateSigningSecret", subscription_path(topic, name)?);
-        let document = json!({ "overlapInSeconds": overlap });
-        Ok(self.call(Method::POST, &path, Some(&document)).await?.document)
-    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use gridpost_api::{
     subscription::{EventSubscriptionInput, EventSubscriptionSettings, Filter},
     topic::TopicInput,
 };
+use gridpost_core::topic::InputSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::{
@@ -29,7 +30,7 @@ use crate::{
     output::or_dash,
     probing::{Publisher, final_refusal, webhook},
     progress::Progress,
-    publish::{self, InputSchema},
+    publish,
     receiver::{Answers, Arrival, Behaviour, Purpose, Receiver},
     target::Target,
 };
@@ -164,7 +165,7 @@ impl Run {
     async fn connect(place: &Place, api: &ManageApi, target: &Target) -> anyhow::Result<Self> {
         let topic = api.api.topic(&place.topic).await?.document;
         let publisher = Publisher::connect(&topic, api, target).await?;
-        if publisher.schema == InputSchema::Custom {
+        if publisher.schema == InputSchema::CustomEventSchema {
             let advice = "the topic takes events of its publishers' own schema, which the prober does not know: \
                           give another --topic, or none";
             return Err(Misuse(advice.to_owned()).into());

@@ -6,13 +6,13 @@ use gridpost_api::{
     subscription::{Destination, WebHook},
     topic::Topic,
 };
-use gridpost_core::secret::Secret;
+use gridpost_core::{secret::Secret, topic::InputSchema};
 use reqwest::Response;
 
 use crate::{
     failure::Refusal,
     manage_api::ManageApi,
-    publish::{InputSchema, events_url},
+    publish::{content_type, events_url, input_schema},
     target::Target,
 };
 
@@ -30,16 +30,15 @@ impl Publisher {
         api: &ManageApi,
         target: &Target,
     ) -> anyhow::Result<Self> {
-        let url = events_url(&topic.name, topic, target)?;
+        let url = events_url(&topic.name, Some(topic), target)?;
         let key = api.api.keys(&topic.name).await?.key1;
-        let schema = InputSchema::of_topic(topic)?;
-        Ok(Self { http: target.http_client(&url)?, url, key, schema })
+        Ok(Self { http: target.http_client(&url)?, url, key, schema: input_schema(topic) })
     }
 
     /// Publishes a body. Fails with [`Refusal`] unless the status of the answer is 200.
     pub(crate) async fn publish(&self, body: String) -> anyhow::Result<Response> {
         let request = self.http.post(&self.url).header("aeg-sas-key", self.key.expose());
-        let content_type = self.schema.content_type(body.as_bytes());
+        let content_type = content_type(self.schema, body.as_bytes());
         let answer = request.header("content-type", content_type).body(body).send().await;
         let answer = answer.with_context(|| format!("POST {} got no answer", self.url))?;
         match answer.status().as_u16() {

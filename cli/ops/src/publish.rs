@@ -2,41 +2,30 @@
 
 use anyhow::Context;
 use gridpost_api::topic::Topic;
-use gridpost_core::topic::{self, Kind};
+use gridpost_core::topic::{InputSchema, Kind};
 use serde_json::{Value, json};
 
 use crate::{
     failure::{Misuse, Refusal},
     manage_api::events::with_text,
-    subscription::untyped::Read,
     target::Target,
 };
 
-/// A topic's input schema, as far as it shapes a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InputSchema {
-    EventGrid,
-    CloudEvents,
-    Custom,
+/// Returns a topic's input schema.
+pub fn input_schema(topic: &Topic) -> InputSchema {
+    topic.properties.settings.input_schema.unwrap_or(InputSchema::EventGridSchema)
 }
 
-impl InputSchema {
-    /// Returns the input schema of a topic.
-    pub fn of_topic(topic: &impl Read<Topic>) -> anyhow::Result<Self> {
-        Ok(match topic.read().properties.settings.input_schema {
-            Some(topic::InputSchema::EventGridSchema) | None => Self::EventGrid,
-            Some(topic::InputSchema::CloudEventSchemaV1_0) => Self::CloudEvents,
-            Some(topic::InputSchema::CustomEventSchema) => Self::Custom,
-        })
-    }
-
-    /// Returns the content type for `body`: CloudEvents name a single event and a batch differently.
-    pub fn content_type(self, body: &[u8]) -> &'static str {
-        let is_array = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-        match self {
-            Self::CloudEvents if is_array => "application/cloudevents-batch+json; charset=utf-8",
-            Self::CloudEvents => "application/cloudevents+json; charset=utf-8",
-            Self::EventGrid | Self::Custom => "application/json; charset=utf-8",
+/// Returns the content type for a body: CloudEvents name a single event and a batch differently.
+pub fn content_type(schema: InputSchema, body: &[u8]) -> &'static str {
+    let is_array = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    match schema {
+        InputSchema::CloudEventSchemaV1_0 if is_array => {
+            "application/cloudevents-batch+json; charset=utf-8"
+        }
+        InputSchema::CloudEventSchemaV1_0 => "application/cloudevents+json; charset=utf-8",
+        InputSchema::EventGridSchema | InputSchema::CustomEventSchema => {
+            "application/json; charset=utf-8"
         }
     }
 }
@@ -58,22 +47,22 @@ impl Event<'_> {
     pub fn body(&self, schema: InputSchema) -> String {
         let event = self.text(schema);
         match schema {
-            InputSchema::CloudEvents => event,
-            InputSchema::EventGrid | InputSchema::Custom => format!("[{event}]"),
+            InputSchema::CloudEventSchemaV1_0 => event,
+            InputSchema::EventGridSchema | InputSchema::CustomEventSchema => format!("[{event}]"),
         }
     }
 
     /// Writes the event by itself.
     pub fn text(&self, schema: InputSchema) -> String {
         let others = match schema {
-            InputSchema::EventGrid => json!({
+            InputSchema::EventGridSchema => json!({
                 "id": self.id,
                 "eventType": self.event_type,
                 "subject": self.subject,
                 "eventTime": self.time,
                 "dataVersion": "1.0",
             }),
-            InputSchema::CloudEvents => json!({
+            InputSchema::CloudEventSchemaV1_0 => json!({
                 "specversion": "1.0",
                 "id": self.id,
                 "type": self.event_type,
@@ -82,7 +71,7 @@ impl Event<'_> {
                 "time": self.time,
             }),
             // A custom event is whatever its publisher makes it.
-            InputSchema::Custom => return self.data.to_owned(),
+            InputSchema::CustomEventSchema => return self.data.to_owned(),
         };
         with_text(&others, "data", self.data)
     }
@@ -116,14 +105,12 @@ pub fn count(body: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns the URL to publish to a topic. Fails with [`Misuse`] when neither flags nor the topic's document
-/// have it.
-pub fn events_url(name: &str, topic: &impl Read<Topic>, target: &Target) -> anyhow::Result<String> {
-    let Topic { kind, properties, .. } = &*topic.read();
-    let by_topic = || Some(properties.endpoint.clone()).filter(|url| !url.is_empty());
-    target.events_url(name, *kind == Kind::Namespace).or_else(by_topic).ok_or_else(|| {
+/// Returns the URL to publish to a topic. Fails with [`Misuse`] when neither flags nor the topic have it.
+pub fn events_url(name: &str, topic: Option<&Topic>, target: &Target) -> Result<String, Misuse> {
+    let by_topic = || Some(topic?.properties.endpoint.clone());
+    let is_namespace = topic.is_some_and(|topic| topic.kind == Kind::Namespace);
+    target.events_url(name, is_namespace).or_else(by_topic).ok_or_else(|| {
         Misuse("the publish API is not known: give --publish-url (GRIDPOST_PUBLISH_URL)".to_owned())
-            .into()
     })
 }
 
@@ -135,12 +122,12 @@ mod tests {
     fn the_content_type_follows_schema_and_shape() {
         use InputSchema::*;
         for (schema, body, want) in [
-            (EventGrid, "[]", "application/json; charset=utf-8"),
-            (Custom, "{}", "application/json; charset=utf-8"),
-            (CloudEvents, " {}", "application/cloudevents+json; charset=utf-8"),
-            (CloudEvents, "\n [", "application/cloudevents-batch+json; charset=utf-8"),
+            (EventGridSchema, "[]", "application/json; charset=utf-8"),
+            (CustomEventSchema, "{}", "application/json; charset=utf-8"),
+            (CloudEventSchemaV1_0, " {}", "application/cloudevents+json; charset=utf-8"),
+            (CloudEventSchemaV1_0, "\n [", "application/cloudevents-batch+json; charset=utf-8"),
         ] {
-            assert_eq!(schema.content_type(body.as_bytes()), want, "{schema:?} {body}");
+            assert_eq!(content_type(schema, body.as_bytes()), want, "{schema:?} {body}");
         }
     }
 
@@ -168,8 +155,8 @@ mod tests {
             "eventTime": "2030-01-02T03:04:05Z", "dataVersion": "1.0"}]);
         let cloud_event = json!({"specversion": "1.0", "id": "1", "type": "T", "source": "/src",
             "subject": "s", "time": "2030-01-02T03:04:05Z", "data": {"a": 1}});
-        assert_eq!(body(InputSchema::EventGrid), event_grid);
-        assert_eq!(body(InputSchema::CloudEvents), cloud_event);
-        assert_eq!(body(InputSchema::Custom), json!([{"a": 1}]));
+        assert_eq!(body(InputSchema::EventGridSchema), event_grid);
+        assert_eq!(body(InputSchema::CloudEventSchemaV1_0), cloud_event);
+        assert_eq!(body(InputSchema::CustomEventSchema), json!([{"a": 1}]));
     }
 }

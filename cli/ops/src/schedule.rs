@@ -18,7 +18,7 @@ use gridpost_core::retry::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{failure::Misuse, given::whole_seconds, subscription::untyped::Read};
+use crate::{failure::Misuse, given::whole_seconds};
 
 /// A row of the deployment's own probation durations.
 #[derive(Clone, Copy, Debug)]
@@ -146,8 +146,8 @@ pub fn played(
 /// Plays the policy of an event subscription, or another one in its place, like [`played`]. Also fails for
 /// an invalid answer.
 pub fn preview(
-    topic: &impl Read<Topic>,
-    subscription: &impl Read<EventSubscription>,
+    topic: &Topic,
+    subscription: &EventSubscription,
     policy: Option<Value>,
     answers: &str,
 ) -> Result<Value, Misuse> {
@@ -166,9 +166,9 @@ fn checked(policy: Value, profile: ProfileName) -> Result<RetryPolicy, Misuse> {
 }
 
 /// Returns the subject that a saved event subscription and its topic describe.
-pub fn saved(topic: &impl Read<Topic>, subscription: &impl Read<EventSubscription>) -> Subject {
-    let settings = &subscription.read().properties.settings;
-    let profile = topic.read().properties.settings.delivery_profile;
+pub fn saved(topic: &Topic, subscription: &EventSubscription) -> Subject {
+    let settings = &subscription.properties.settings;
+    let profile = topic.properties.settings.delivery_profile;
     let kind = match &settings.destination {
         Some(Destination::WebHook(_)) => EndpointKind::Webhook,
         _ => EndpointKind::Resource,

@@ -6,11 +6,9 @@ pub mod health;
 pub mod pause;
 pub mod send_test;
 pub mod show;
-pub mod untyped;
 pub mod warnings;
 
 /// Whether deliveries may wait of which no state tells, because nothing was attempted.
-pub fn holds_back(health: &impl untyped::Read<Health>) -> bool {
-    let health = health.read();
+pub fn holds_back(health: &Health) -> bool {
     health.pause.is_some() || matches!(health.new_events, NewEvents::Held | NewEvents::Waits)
 }

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::Args;
-use serde_json::{Value, json, value::RawValue};
+use gridpost_api::topic::Topic;
+use gridpost_core::topic::InputSchema;
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 use crate::{
     output,
@@ -14,7 +16,7 @@ use gridpost_ops::{
     clock,
     failure::Misuse,
     files,
-    publish::{Event, InputSchema, count, events_url, post},
+    publish::{Event, content_type, count, events_url, input_schema, post},
 };
 
 /// What to publish.
@@ -62,39 +64,51 @@ pub struct PublishArguments {
     key: Option<String>,
 }
 
+/// A publish as `--json` prints it.
+#[derive(Serialize)]
+struct Published<'p> {
+    topic: &'p str,
+    url: String,
+    status: u16,
+    id: Option<String>,
+    events: Option<usize>,
+}
+
 /// Runs `gridpost publish`.
 pub async fn run(arguments: PublishArguments, common: &Common) -> anyhow::Result<()> {
     let target = common.target.resolve()?;
     let topic = describe_topic(&arguments, &target).await?;
-    let schema = InputSchema::of_topic(&topic)?;
+    let schema = topic.as_ref().map_or(InputSchema::EventGridSchema, input_schema);
     let id = arguments.id.clone().unwrap_or_else(clock::random_id);
     let body = body(&arguments, schema, &id)?;
-    let content_type = arguments.content_type.as_deref().unwrap_or(schema.content_type(&body));
-    let url = events_url(&arguments.topic, &topic, &target)?;
+    let content_type = arguments.content_type.as_deref().unwrap_or(content_type(schema, &body));
+    let url = events_url(&arguments.topic, topic.as_ref(), &target)?;
     let key = key(&arguments, &target).await?;
     let events = arguments.file.is_some().then(|| count(&body)).flatten();
     let status = post(&target, &url, &key, content_type, body).await?;
     let id = arguments.file.is_none().then_some(id);
-    let topic = &arguments.topic;
-    let document =
-        json!({"topic": topic, "url": url, "status": status, "id": id, "events": events});
-    common.output.print(&document, |_| match (&id, events) {
+    let published = Published { topic: &arguments.topic, url, status, id, events };
+    common.output.print(&published, |Published { topic, id, events, .. }| match (id, events) {
         (Some(id), _) => format!("published event {id} to {topic}"),
         (None, Some(events)) => {
-            format!("published {} to {topic}", output::count(events as u64, "event"))
+            format!("published {} to {topic}", output::count(*events as u64, "event"))
         }
         (None, None) => format!("published to {topic}"),
     });
     Ok(())
 }
 
-/// The topic's document; an empty one when only the publish API is known and a raw body is sent.
-async fn describe_topic(arguments: &PublishArguments, target: &Target) -> anyhow::Result<Value> {
+/// Reads the topic; `None` when only the publish API is known and a raw body is sent.
+async fn describe_topic(
+    arguments: &PublishArguments,
+    target: &Target,
+) -> anyhow::Result<Option<Topic>> {
     if target.has_manage_url() {
-        return target.manage_api().await?.topic(&arguments.topic).await;
+        let topic = target.manage_api().await?.topic(&arguments.topic).await?;
+        return Ok(Some(topic.document));
     }
     if arguments.file.is_some() && arguments.content_type.is_some() {
-        return Ok(Value::Null);
+        return Ok(None);
     }
     let advice = "the topic's schema is not known without the manage API: give --manage-url, or --file with \
                   --content-type";
@@ -109,8 +123,7 @@ async fn key(arguments: &PublishArguments, target: &Target) -> anyhow::Result<St
         return Err(Misuse("no topic key: give --key (GRIDPOST_KEY)".to_owned()).into());
     }
     let keys = target.manage_api().await?.keys(&arguments.topic).await?;
-    let key = keys.get("key1").and_then(Value::as_str).context("the manage API gave no key1")?;
-    Ok(key.to_owned())
+    Ok(keys.key1.expose().to_owned())
 }
 
 fn body(arguments: &PublishArguments, schema: InputSchema, id: &str) -> anyhow::Result<Vec<u8>> {
@@ -147,13 +160,17 @@ mod tests {
         let data = format!(" {typed}\n");
         let line = ["publish", "--topic", "t", "--key", "k", "--data", data.as_str()];
         let Line { arguments } = Line::parse_from(line);
-        for schema in [InputSchema::EventGrid, InputSchema::CloudEvents, InputSchema::Custom] {
+        for schema in [
+            InputSchema::EventGridSchema,
+            InputSchema::CloudEventSchemaV1_0,
+            InputSchema::CustomEventSchema,
+        ] {
             let sent = body(&arguments, schema, "1").expect("a body");
             let sent = String::from_utf8(sent).expect("text");
             assert!(sent.contains(typed), "{sent}");
         }
         let broken = PublishArguments { data: "{".to_owned(), ..arguments };
-        let refused = body(&broken, InputSchema::Custom, "1").expect_err("no JSON");
+        let refused = body(&broken, InputSchema::CustomEventEventSchema, "1").expect_err("no JSON");
         assert!(refused.is::<Misuse>(), "{refused}");
     }
 }

@@ -8,20 +8,29 @@ mod update;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Subcommand};
+use gridpost_api::{
+    client::Tagged,
+    health::{Health, WaitingDeliveries},
+    subscription::{
+        EventSubscription,
+        signing::{RotateInput, SigningSecrets},
+    },
+    topic::Topic,
+};
 use gridpost_core::retry::profile::ProfileName;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{
-    commands::{Scope, SubscriptionArgs, read_document},
+    commands::{Deletion, Scope, SubscriptionArgs, has_member, read_document},
     document::SettingFlags,
-    output::{self, Output, text_at},
+    output::{self, Output, or_dash},
     target::{Common, Target},
 };
 use gridpost_ops::{
     failure::{Misuse, Refusal},
     given::{TimeSpan, whole_seconds},
     lookup::if_there,
-    manage_api::{ManageApi, Reply},
+    manage_api::ManageApi,
     schedule::delay_warning_of,
     subscription::{
         health::{self, Report},
@@ -146,14 +155,13 @@ impl CreateArguments {
             true => delivery_profile(&api.topic(&self.named.topic).await?),
             false => ProfileName::Basic,
         };
-        Ok(json!({"properties": self.settings.document(profile)?.into_properties()}))
+        Ok(self.settings.document(profile)?.into_properties())
     }
 }
 
-/// A topic's delivery profile; one that this program does not know is taken for the default.
-fn delivery_profile(topic: &Value) -> ProfileName {
-    let named = topic.pointer("/properties/deliveryProfile").cloned().unwrap_or_default();
-    serde_json::from_value(named).unwrap_or(ProfileName::Basic)
+/// Returns a topic's delivery profile.
+fn delivery_profile(topic: &Topic) -> ProfileName {
+    topic.properties.settings.delivery_profile.unwrap_or(ProfileName::Basic)
 }
 
 /// Runs `gridpost subscription`.
@@ -198,24 +206,27 @@ pub async fn run(command: SubscriptionCommand, common: &Common) -> anyhow::Resul
             overlap,
         } => {
             let secrets = match rotate {
-                true => api.rotate_signing_secret(&topic, &name, overlap).await?,
+                true => {
+                    let input = RotateInput { overlap_in_seconds: overlap };
+                    api.rotate_signing_secret(&topic, &name, &input).await?
+                }
                 false => api.signing_secrets(&topic, &name).await?,
             };
             common.output.print(&secrets, describe_secrets);
         }
         SubscriptionCommand::Create(create) => {
-            let reply = make(&create, &api).await?;
-            let done = if reply.status == 201 { "created" } else { "replaced" };
-            warn_of_waits(&reply.document);
-            made::warn_of_unmatched(&api, &reply.document).await;
-            common.output.tell_tagged(&reply, |document| format!("{done}\n{}", describe(document)));
-            create.consent.check_one(&reply.document)?;
+            let made = make(&create, &api).await?;
+            let done = if made.is_new { "created" } else { "replaced" };
+            warn_of_waits(&made);
+            made::warn_of_unmatched(&api, &made).await;
+            common.output.tell(&made, |made| format!("{done}\n{}", describe(made)));
+            create.consent.check_one(&made)?;
         }
         SubscriptionCommand::Update(arguments) => change(&arguments, api, common.output).await?,
         SubscriptionCommand::Show(SubscriptionArgs { topic, subscription: name }) => {
-            let reply = api.read_subscription(&topic, &name).await?;
-            common.output.print_tagged(&reply, describe);
-            made::warn_of_unmatched(&api, &reply.document).await;
+            let subscription = api.subscription(&topic, &name).await?;
+            common.output.print(&subscription, describe);
+            made::warn_of_unmatched(&api, &subscription).await;
         }
         SubscriptionCommand::List { topic } => list(&topic, &api, common.output).await?,
         SubscriptionCommand::Delete { named, if_match, yes } => {
@@ -250,8 +261,8 @@ async fn show_health(
     output: Output,
 ) -> anyhow::Result<()> {
     let health = match reset {
-        true => api.api.reset_health(&topic, &name).await?,
-        false => api.api.health(&topic, &name).await?,
+        true => api.reset_health(&topic, &name).await?,
+        false => api.health(&topic, &name).await?,
     };
     let whose = SubscriptionArgs::named(api, &topic, &name).await;
     let mut one = Report::of(whose.topic, whose.subscription, health);
@@ -270,23 +281,20 @@ async fn change(
 ) -> anyhow::Result<()> {
     let SubscriptionArgs { topic, subscription: name } = &arguments.named;
     let update::Patch { document, etag } = arguments.patch(&api).await?;
-    let changed = api.clone().only_if(etag).patch_subscription(topic, name, &document).await;
-    let reply = changed?;
+    let changed = api.clone().only_if(etag).patch_subscription(topic, name, &document).await?;
     // A change of its URL is all that asks the endpoint: a header with a wrong secret shows later.
-    let test = match document.get("destination") {
-        Some(_) if awaited(&reply.document).is_none() => {
-            format!(
-                "\n\ntest it: gridpost subscription send-test --topic {topic} --subscription {name}"
-            )
-        }
-        _ => String::new(),
+    let test = match has_member(&document, "destination") && awaited(&changed).is_none() {
+        true => format!(
+            "\n\ntest it: gridpost subscription send-test --topic {topic} --subscription {name}"
+        ),
+        false => String::new(),
     };
-    if policy_of(&document).is_some() {
-        warn_of_waits(&reply.document);
+    if has_member(&document, "retryPolicy") {
+        warn_of_waits(&changed);
     }
-    made::warn_of_unmatched(&api, &reply.document).await;
-    output.tell_tagged(&reply, |document| format!("updated\n{}{test}", describe(document)));
-    arguments.consent.check_one(&reply.document)?;
+    made::warn_of_unmatched(&api, &changed).await;
+    output.tell(&changed, |changed| format!("updated\n{}{test}", describe(changed)));
+    arguments.consent.check_one(&changed)?;
     Ok(())
 }
 
@@ -297,7 +305,7 @@ async fn list(topic: &str, api: &ManageApi, output: Output) -> anyhow::Result<()
         false => health::of_topic(api, topic).await?,
     };
     let subscriptions: Vec<_> = all.iter().map(|(subscription, _)| subscription).collect();
-    output.print(&json!({ "value": subscriptions }), |_| show::list(topic, &all));
+    output.print_list(&subscriptions, |_| show::list(topic, &all));
     Ok(())
 }
 
@@ -311,24 +319,24 @@ async fn delete(
     if !yes && let Some(health) = if_there(api.health(topic, name).await)? {
         return Err(Misuse(consent(topic, name, &health)).into());
     }
-    let reply = api.only_if(if_match).delete_subscription(topic, name).await?;
-    let done = if reply.status == 204 { "was not there" } else { "deleted" };
-    let document = json!({"topic": topic, "name": name, "status": reply.status});
-    output.print(&document, |_| format!("event subscription {name} of topic {topic} {done}"));
+    let was_there = api.only_if(if_match).delete_subscription(topic, name).await?;
+    let deletion = Deletion::new(topic, Some(name), was_there);
+    output.print(&deletion, |it| {
+        format!("event subscription {name} of topic {topic} {}", it.describe())
+    });
     Ok(())
 }
 
-fn policy_of(patch: &Value) -> Option<&Value> {
-    patch.pointer("/properties/retryPolicy").or_else(|| patch.get("retryPolicy"))
-}
-
 /// Says beside the answer where events may end without an attempt.
-fn warn_of_waits(subscription: &Value) {
+fn warn_of_waits(subscription: &EventSubscription) {
     warnings::print(delay_warning_of(subscription));
 }
 
 /// Creates an event subscription; one that is there is replaced only where that was asked for.
-async fn make(create: &CreateArguments, api: &ManageApi) -> anyhow::Result<Reply> {
+async fn make(
+    create: &CreateArguments,
+    api: &ManageApi,
+) -> anyhow::Result<Tagged<EventSubscription>> {
     let SubscriptionArgs { topic, subscription: name } = &create.named;
     let document = create.document(api).await?;
     if create.replace {
@@ -346,12 +354,11 @@ async fn make(create: &CreateArguments, api: &ManageApi) -> anyhow::Result<Reply
     })
 }
 
-fn consent(topic: &str, name: &str, health: &Value) -> String {
-    let waiting = &health["waitingDeliveries"];
-    let more = if waiting["isComplete"] == Value::Bool(false) { "more than " } else { "" };
-    let deliveries = waiting["count"].as_u64().unwrap_or(0);
+fn consent(topic: &str, name: &str, health: &Health) -> String {
+    let WaitingDeliveries { count, is_complete, .. } = health.waiting_deliveries;
+    let more = if is_complete { "" } else { "more than " };
     let deliveries =
-        if deliveries == 1 { "1 delivery".to_owned() } else { format!("{deliveries} deliveries") };
+        if count == 1 { "1 delivery".to_owned() } else { format!("{count} deliveries") };
     let held = if holds_back(health) { HELD_BACK } else { "" };
     format!(
         "This permanently deletes the event subscription {name} of topic {topic}; the events of \
@@ -363,34 +370,30 @@ fn consent(topic: &str, name: &str, health: &Value) -> String {
 const HELD_BACK: &str = ", and with them all that is held back before its first attempt, which is not \
      counted here (`gridpost parked list` shows what is parked)";
 
-fn describe_secrets(secrets: &Value) -> String {
-    let row = |name: &str, pointer: &str| [name.to_owned(), text_at(secrets, pointer).to_owned()];
+fn describe_secrets(secrets: &SigningSecrets) -> String {
+    let SigningSecrets { secret, previous_secret, previous_secret_valid_until } = secrets;
+    let row = |name: &str, text: String| [name.to_owned(), text];
     output::columns(&[
-        row("secret", "/secret"),
-        row("previous secret", "/previousSecret"),
-        row("valid until", "/previousSecretValidUntil"),
+        row("secret", secret.expose().to_owned()),
+        row("previous secret", or_dash(previous_secret.as_ref().map(|secret| secret.expose()))),
+        row("valid until", or_dash(*previous_secret_valid_until)),
     ])
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use gridpost_ops::testkit::documents::health;
+    use gridpost_ops::testkit::documents;
+    use serde_json::json;
 
-    #[test]
-    fn a_patch_of_either_form_may_name_a_policy() {
-        let policy = json!({"eventTimeToLiveInMinutes": 5});
-        for patch in
-            [json!({"retryPolicy": policy}), json!({"properties": {"retryPolicy": policy}})]
-        {
-            assert_eq!(policy_of(&patch), Some(&policy), "{patch}");
-        }
-        assert_eq!(policy_of(&json!({"labels": []})), None);
+    use super::*;
+
+    fn health(patch: &Value) -> Health {
+        serde_json::from_value(documents::health(patch)).expect("whole")
     }
 
     #[test]
     fn a_deletion_says_what_is_lost_with_it() {
-        let health = json!({"waitingDeliveries": {"count": 20_000, "isComplete": false}});
+        let health = health(&json!({"waitingDeliveries": {"count": 20_000, "isComplete": false}}));
         let told = consent("orders", "billing", &health);
         assert!(told.contains("event subscription billing of topic orders"), "{told}");
         assert!(

@@ -14,7 +14,7 @@ use gridpost_api::{
     dead_letter::{DeadLetter, DeadLetterContent},
     requests::PurgeDeadLettersInput,
 };
-use gridpost_core::event::DeliverySchema;
+use gridpost_core::{event::DeliverySchema, topic::InputSchema};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
@@ -28,7 +28,7 @@ use gridpost_ops::{
     http_client,
     manage_api::ManageApi,
     progress::Progress,
-    publish::{Event, InputSchema},
+    publish::{Event, content_type},
     receiver::{Answers, Arrival, Behaviour, Purpose, Receiver},
 };
 
@@ -243,8 +243,8 @@ impl Run<'_> {
         let topic = self.topic_of(case)?;
         let (id, time) = (self.event_id(case), clock::now_rfc3339());
         let schema = match case.schema {
-            DeliverySchema::CloudEventSchemaV1_0 => InputSchema::CloudEvents,
-            _ => InputSchema::EventGrid,
+            DeliverySchema::CloudEventSchemaV1_0 => InputSchema::CloudEventSchemaV1_0,
+            _ => InputSchema::EventGridSchema,
         };
         let event = Event {
             id: &id,
@@ -257,7 +257,7 @@ impl Run<'_> {
         let body = event.body(schema);
         let ca_file = self.connection.ca_file.as_deref();
         let request = http_client::trusting(&topic.endpoint, ca_file)?.post(&topic.endpoint);
-        let request = request.header("content-type", schema.content_type(body.as_bytes()));
+        let request = request.header("content-type", content_type(schema, body.as_bytes()));
         let request = request.header("aeg-sas-key", topic.keys.first().map_or("", String::as_str));
         let answer = request.body(body).send().await?;
         let status = answer.status();

@@ -7,12 +7,14 @@ use gridpost_api::trial::sample;
 use gridpost_core::event::ParseError;
 use gridpost_core::publish::PublishError;
 use gridpost_core::subscription::Filter;
-use gridpost_core::topic::Topic;
+use gridpost_core::topic::{InputSchema, Topic};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::form::{Fields, meant, placed::Placed, written};
-use gridpost_ops::{clock, declared::trial, failure::Misuse, subscription::send_test};
+use gridpost_ops::{
+    clock, declared::trial, failure::Misuse, publish::input_schema, subscription::send_test,
+};
 
 pub(super) const WHOLE: &str = "event";
 
@@ -58,29 +60,29 @@ const OF_CLOUD_EVENTS: [Member; 8] = [
 ];
 
 /// The members of events of that schema; none where they are the publisher's own.
-pub(super) fn members(schema: &str) -> &'static [Member] {
+pub(super) fn members(schema: Option<InputSchema>) -> &'static [Member] {
     match schema {
-        "EventGridSchema" => &OF_EVENT_GRID,
-        "CloudEventSchemaV1_0" => &OF_CLOUD_EVENTS,
-        _ => &[],
+        Some(InputSchema::EventGridSchema) => &OF_EVENT_GRID,
+        Some(InputSchema::CloudEventSchemaV1_0) => &OF_CLOUD_EVENTS,
+        Some(InputSchema::CustomEventSchema) | None => &[],
     }
 }
 
-/// The schema whose members a form has fields for; empty for one that has a whole event.
-pub(super) fn schema_of(typed: &Fields) -> &'static str {
-    let has = |schema: &&str| {
-        let mut own = members(schema).iter();
+/// Returns the schema whose members a form has fields for; `None` if it has a whole event.
+pub(super) fn schema_of(typed: &Fields) -> Option<InputSchema> {
+    let has = |schema: &InputSchema| {
+        let mut own = members(Some(*schema)).iter();
         own.all(|member| typed.has(&field(member.name)))
     };
-    let known = ["EventGridSchema", "CloudEventSchemaV1_0"];
-    known.into_iter().find(|schema| !typed.has(WHOLE) && has(schema)).unwrap_or_default()
+    let known = [InputSchema::EventGridSchema, InputSchema::CloudEventSchemaV1_0];
+    known.into_iter().find(|schema| !typed.has(WHOLE) && has(schema))
 }
 
 pub(super) fn field(member: &str) -> String {
     format!("field.{member}")
 }
 
-pub(super) fn fields(schema: &str) -> Fields {
+pub(super) fn fields(schema: Option<InputSchema>) -> Fields {
     let sample = made(schema);
     let mut fields = Fields::default();
     for member in members(schema) {
@@ -93,8 +95,9 @@ pub(super) fn fields(schema: &str) -> Fields {
     fields
 }
 
-fn made(schema: &str) -> Value {
-    send_test::made(schema, clock::random_id()).unwrap_or_default()
+fn made(schema: Option<InputSchema>) -> Value {
+    let made = schema.and_then(|schema| send_test::made(schema, clock::random_id()).ok());
+    made.unwrap_or_default()
 }
 
 #[derive(Debug, Default)]
@@ -116,7 +119,7 @@ impl Draft {
         if typed.has(WHOLE) {
             return Ok(Self::whole(&topic, typed.get(WHOLE).trim()));
         }
-        let schema = super::schema_of(document);
+        let schema = Some(input_schema(document));
         let mut draft = Self::default();
         let mut values = values(schema, typed, &mut draft.problems);
         draft.text = object(&values);
@@ -157,9 +160,13 @@ fn check(topic: &Topic, text: &str) -> Result<(), PublishError> {
     sample::test_text(topic, &Filter::default(), text).map(drop)
 }
 
-fn values(schema: &str, typed: &Fields, problems: &mut Placed) -> BTreeMap<String, String> {
+fn values(
+    schema: Option<InputSchema>,
+    typed: &Fields,
+    problems: &mut Placed,
+) -> BTreeMap<String, String> {
     let mut values = BTreeMap::new();
-    if schema == "CloudEventSchemaV1_0" {
+    if schema == Some(InputSchema::CloudEventSchemaV1_0) {
         values.insert("specversion".to_owned(), "\"1.0\"".to_owned());
     }
     for member in members(schema) {
@@ -190,7 +197,7 @@ fn object(values: &BTreeMap<String, String>) -> String {
 }
 
 /// Returns whether events of that schema have the publisher's own members.
-pub(super) fn is_own_schema(schema: &str) -> bool {
+pub(super) fn is_own_schema(schema: Option<InputSchema>) -> bool {
     members(schema).is_empty()
 }
 
@@ -202,13 +209,17 @@ mod tests {
     use super::*;
     use crate::form::view::View;
 
-    fn topic(schema: &str) -> TopicDocument {
+    const EVENT_GRID: InputSchema = InputSchema::EventGridSchema;
+    const CLOUD_EVENTS: InputSchema = InputSchema::CloudEventSchemaV1_0;
+    const OWN: InputSchema = InputSchema::CustomEventSchema;
+
+    fn topic(schema: InputSchema) -> TopicDocument {
         let document = documents::topic("orders", &json!({"properties": {"inputSchema": schema}}));
         serde_json::from_value(document).expect("a topic")
     }
 
     /// The messages, each with the field that shows it.
-    fn told(draft: &Draft, schema: &str) -> String {
+    fn told(draft: &Draft, schema: InputSchema) -> String {
         let fields = Fields::default();
         let view = View {
             fields: &fields,
@@ -217,7 +228,7 @@ mod tests {
             may_change: true,
             is_live: true,
         };
-        let lines: Vec<_> = members(schema)
+        let lines: Vec<_> = members(Some(schema))
             .iter()
             .map(|member| {
                 let name = field(member.name);
@@ -230,47 +241,47 @@ mod tests {
 
     #[test]
     fn every_problem_is_at_its_field() {
-        for schema in ["EventGridSchema", "CloudEventSchemaV1_0"] {
+        for schema in [EVENT_GRID, CLOUD_EVENTS] {
             let document = topic(schema);
-            let fields = fields(schema);
+            let fields = fields(Some(schema));
             let draft = Draft::of(&document, &fields).expect("a topic");
             assert!(draft.problems.is_empty(), "{:?}", draft.problems);
             assert!(check(&topic_of(&document).expect("a topic"), &draft.text).is_ok());
         }
-        let mut wrong = fields("EventGridSchema");
+        let mut wrong = fields(Some(EVENT_GRID));
         wrong.set("field.eventTime", "soon");
         wrong.set("field.data", "{");
         wrong.set("field.id", "\"\"");
-        let draft = Draft::of(&topic("EventGridSchema"), &wrong).expect("a topic");
-        let shown = told(&draft, "EventGridSchema");
+        let draft = Draft::of(&topic(EVENT_GRID), &wrong).expect("a topic");
+        let shown = told(&draft, EVENT_GRID);
         for field in ["eventTime", "data", "id"] {
             assert!(shown.contains(&format!("<a href=\"#f-field-{field}\">")), "{field}: {shown}");
         }
-        let mut wrong = fields("CloudEventSchemaV1_0");
+        let mut wrong = fields(Some(CLOUD_EVENTS));
         wrong.set("field.time", "soon");
         wrong.set("field.dataschema", "not a uri");
-        let draft = Draft::of(&topic("CloudEventSchemaV1_0"), &wrong).expect("a topic");
-        let shown = told(&draft, "CloudEventSchemaV1_0");
+        let draft = Draft::of(&topic(CLOUD_EVENTS), &wrong).expect("a topic");
+        let shown = told(&draft, CLOUD_EVENTS);
         assert!(shown.contains("<a href=\"#f-field-time\">"), "{shown}");
     }
 
     #[test]
     fn a_number_stays_as_it_was_typed() {
-        let mut fields = fields("EventGridSchema");
+        let mut fields = fields(Some(EVENT_GRID));
         fields.set("field.data", "{\"a\": 1.50, \"a\": 12345678901234567890}");
-        let draft = Draft::of(&topic("EventGridSchema"), &fields).expect("a topic");
+        let draft = Draft::of(&topic(EVENT_GRID), &fields).expect("a topic");
         assert!(draft.text.contains("1.50") && draft.text.contains("12345678901234567890"));
     }
 
     #[test]
     fn a_whole_event_is_checked_as_it_is() {
-        let of = |schema: &str, text: &str| {
+        let of = |schema: InputSchema, text: &str| {
             let mut fields = Fields::default();
             fields.set(WHOLE, text);
             Draft::of(&topic(schema), &fields).expect("a topic").problems.is_empty()
         };
-        assert!(of("CustomEventSchema", "{\"a\": 1}") && of("CustomEventSchema", " [{}]"));
-        assert!(!of("CustomEventSchema", "{") && !of("CustomEventSchema", "1"));
-        assert!(!of("EventGridSchema", "{}"));
+        assert!(of(OWN, "{\"a\": 1}") && of(OWN, " [{}]"));
+        assert!(!of(OWN, "{") && !of(OWN, "1"));
+        assert!(!of(EVENT_GRID, "{}"));
     }
 }

@@ -6,7 +6,7 @@ use gridpost_api::{
 };
 use gridpost_core::time::Timestamp;
 
-use crate::{output::or_dash, subscription::untyped::Read};
+use crate::output::or_dash;
 
 /// S3 tells times in whole seconds, and clocks differ a little.
 const SETTLED_MS: i64 = 2_000;
@@ -19,8 +19,8 @@ pub fn end_of_count(to: Option<Time>, now: Timestamp) -> Time {
 }
 
 /// Says why not to send to an endpoint on a probation that ends events at once, and what to do.
-pub fn refusal_by_probation(topic: &str, name: &str, health: &impl Read<Health>) -> Option<String> {
-    let Health { new_events, until, cause, .. } = &*health.read();
+pub fn refusal_by_probation(topic: &str, name: &str, health: &Health) -> Option<String> {
+    let Health { new_events, until, cause, .. } = health;
     (*new_events == NewEvents::Ends).then(|| {
         format!(
             "{topic}/{name} is on probation until {} because of {}: each event sent now ends at once, as a \

@@ -12,7 +12,6 @@ use gridpost_api::{
 use gridpost_core::{ledger::Account, subscription::SubscriptionKey, time::Timestamp};
 use serde::Serialize;
 
-use super::untyped::Read;
 use crate::{
     audit::{
         document::{ReasonCounts, total},
@@ -222,8 +221,7 @@ pub fn table(all: &[Report], now: Timestamp) -> String {
 }
 
 /// Says until when nothing is attempted; where that is past, what comes next.
-pub fn until(health: &impl Read<Health>, now: Timestamp) -> String {
-    let health = &*health.read();
+pub fn until(health: &Health, now: Timestamp) -> String {
     if !lookup::wait_is_over(health, now) {
         return or_dash(health.until);
     }
@@ -237,8 +235,7 @@ pub fn until(health: &impl Read<Health>, now: Timestamp) -> String {
 }
 
 /// Describes a health by names and values: what it is, why, until when, and what that does to events.
-pub fn rows(health: &impl Read<Health>, now: Timestamp) -> Vec<[String; 2]> {
-    let health = &*health.read();
+pub fn rows(health: &Health, now: Timestamp) -> Vec<[String; 2]> {
     let row = |name: &str, value: String| [name.to_owned(), value];
     let mut rows = vec![
         row("state", health.state.to_string()),
@@ -314,8 +311,8 @@ fn describe_slow(slow: SlowEndpoint) -> String {
 }
 
 /// Describes how many deliveries wait, and since when.
-pub fn waiting(waiting: &impl Read<WaitingDeliveries>) -> String {
-    let WaitingDeliveries { count, is_complete, oldest_publish_time } = *waiting.read();
+pub fn waiting(waiting: &WaitingDeliveries) -> String {
+    let WaitingDeliveries { count, is_complete, oldest_publish_time } = *waiting;
     let more = if is_complete { "" } else { "more than " };
     match oldest_publish_time {
         Some(oldest) => format!("{more}{count}, the oldest published at {oldest}"),

@@ -2,13 +2,12 @@
 
 use gridpost_api::subscription::{Pause, PauseStanding};
 
-use super::untyped::Read;
 use crate::output::{self, or_dash};
 
 /// Describes what `subscription pause` and `subscription resume` answer.
-pub fn describe(standing: &impl Read<PauseStanding>) -> String {
+pub fn describe(standing: &PauseStanding) -> String {
     let PauseStanding { is_paused, since, until, by, time_to_live_runs, holds_by, resumed_time } =
-        standing.read().into_owned();
+        standing.clone();
     let mut rows = match is_paused {
         true => vec![
             row("paused", describe_pause(or_dash(since), by.as_deref(), time_to_live_runs)),
@@ -29,8 +28,8 @@ fn row(name: &str, value: String) -> [String; 2] {
 }
 
 /// Describes since when it is paused, by whom, and what becomes of time-to-live.
-pub fn told(pause: &impl Read<Pause>) -> String {
-    let Pause { since, by, time_to_live_runs, .. } = &*pause.read();
+pub fn told(pause: &Pause) -> String {
+    let Pause { since, by, time_to_live_runs, .. } = pause;
     describe_pause(since.to_string(), by.as_deref(), Some(*time_to_live_runs))
 }
 

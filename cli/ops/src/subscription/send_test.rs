@@ -1,10 +1,12 @@
 //! One event to one event subscription: a sample, and what its endpoint answers in words.
 
 use gridpost_api::trial::{TestEventSent, TestStep};
-use gridpost_core::delivery::probe::{Step, StepResult};
+use gridpost_core::{
+    delivery::probe::{Step, StepResult},
+    topic::InputSchema,
+};
 use serde_json::{Value, json};
 
-use super::untyped::Read;
 use crate::{
     attempt_lines::describe_outcome,
     clock,
@@ -13,25 +15,28 @@ use crate::{
 };
 
 /// Makes an event that says what it is. Fails for a topic of another schema.
-pub fn made(schema: &str, id: String) -> Result<Value, Misuse> {
+pub fn made(schema: InputSchema, id: String) -> Result<Value, Misuse> {
     let (subject, kind) = ("gridpost/test", "Gridpost.TestEvent");
     let at = clock::now_rfc3339();
     match schema {
-        "EventGridSchema" => Ok(json!({"id": id, "subject": subject, "eventType": kind,
+        InputSchema::EventGridSchema => Ok(json!({"id": id, "subject": subject, "eventType": kind,
             "eventTime": at, "dataVersion": "1", "data": {"test": true}})),
-        "CloudEventSchemaV1_0" => Ok(json!({"specversion": "1.0", "id": id, "source": "/gridpost",
-            "subject": subject, "type": kind, "time": at, "data": {"test": true}})),
-        schema => Err(Misuse(format!(
-            "the topic takes {schema}, events of your own: give one by --event FILE"
-        ))),
+        InputSchema::CloudEventSchemaV1_0 => {
+            Ok(json!({"specversion": "1.0", "id": id, "source": "/gridpost",
+            "subject": subject, "type": kind, "time": at, "data": {"test": true}}))
+        }
+        InputSchema::CustomEventSchema => Err(Misuse(
+            "the topic takes CustomEventSchema, events of your own: give one by --event FILE"
+                .to_owned(),
+        )),
     }
 }
 
 /// Describes what the endpoint answered, and whether the filter would have let the event through.
-pub fn told(sent: &impl Read<TestEventSent>) -> String {
+pub fn told(sent: &TestEventSent) -> String {
     let TestEventSent {
         outcome, http_status_code, duration_in_ms, response, advice, verdict, ..
-    } = &*sent.read();
+    } = sent;
     let mut text =
         format!("{} after {duration_in_ms} ms", describe_outcome(outcome, *http_status_code));
     if let Some(response) = response {
@@ -53,8 +58,7 @@ pub fn told(sent: &impl Read<TestEventSent>) -> String {
 }
 
 /// Describes the same, below the steps of the request.
-pub fn explained(sent: &impl Read<TestEventSent>) -> String {
-    let sent = &*sent.read();
+pub fn explained(sent: &TestEventSent) -> String {
     let row = |TestStep { step, result, message }: &TestStep| {
         let result = match result {
             StepResult::Passed => "passed".to_owned(),
@@ -122,9 +126,15 @@ mod tests {
     #[test]
     fn an_event_is_made_in_the_topics_schema() {
         let id = || "i".to_owned();
-        assert_eq!(made("EventGridSchema", id()).expect("made")["eventType"], "Gridpost.TestEvent");
-        assert_eq!(made("CloudEventSchemaV1_0", id()).expect("made")["specversion"], "1.0");
-        let refused = made("CustomEventSchema", id()).expect_err("unknown").to_string();
+        assert_eq!(
+            made(InputSchema::EventGridSchema, id()).expect("made")["eventType"],
+            "Gridpost.TestEvent"
+        );
+        assert_eq!(
+            made(InputSchema::CloudEventSchemaV1_0, id()).expect("made")["specversion"],
+            "1.0"
+        );
+        let refused = made(InputSchema::CustomEventSchema, id()).expect_err("unknown").to_string();
         assert!(refused.contains("--event FILE"), "{refused}");
     }
 }

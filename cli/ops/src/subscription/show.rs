@@ -10,19 +10,18 @@ use gridpost_api::{
 use gridpost_core::subscription::ProvisioningState;
 use serde_json::Value;
 
-use super::untyped::Read;
 use crate::output::{self, or_dash};
 
 const HEADERS: &str = "destination.deliveryAttributeMappings";
 
 /// Describes an event subscription.
-pub fn describe(subscription: &impl Read<Tagged<EventSubscription>>) -> String {
+pub fn describe(subscription: &Tagged<EventSubscription>) -> String {
     output::columns(&rows(subscription))
 }
 
 /// Describes it by names and values.
-pub fn rows(subscription: &impl Read<Tagged<EventSubscription>>) -> Vec<[String; 2]> {
-    let Tagged { document, etag, .. } = &*subscription.read();
+pub fn rows(subscription: &Tagged<EventSubscription>) -> Vec<[String; 2]> {
+    let Tagged { document, etag, .. } = subscription;
     let properties = &document.properties;
     let mut settings = Document::of(document);
     let headers: Vec<_> = (0..settings.rows(HEADERS)).map(|row| header(&settings, row)).collect();
@@ -114,8 +113,8 @@ pub(crate) fn words(name: &str) -> String {
 }
 
 /// Returns the destination as a user knows it; a webhook's URL without its query, which is a secret.
-pub fn destination(subscription: &impl Read<EventSubscription>) -> String {
-    let destination = &subscription.read().properties.settings.destination;
+pub fn destination(subscription: &EventSubscription) -> String {
+    let destination = &subscription.properties.settings.destination;
     or_dash(destination.as_ref().and_then(Destination::place))
 }
 
@@ -145,8 +144,8 @@ pub(super) fn reason(validation: Option<&AwaitedValidation>) -> Option<[String; 
 
 /// Says that no event goes to the endpoint until it consents, with the reason and what to do; `None`
 /// if it has consented.
-pub fn awaited(subscription: &impl Read<EventSubscription>) -> Option<String> {
-    let EventSubscription { name, properties, .. } = &*subscription.read();
+pub fn awaited(subscription: &EventSubscription) -> Option<String> {
+    let EventSubscription { name, properties, .. } = subscription;
     if properties.provisioning_state != ProvisioningState::AwaitingManualAction {
         return None;
     }
@@ -158,7 +157,7 @@ pub fn awaited(subscription: &impl Read<EventSubscription>) -> Option<String> {
         "No event goes to {} until it has consented{because}.\nMend its answer and have it asked again \
          (`gridpost subscription update --topic {topic} --subscription {name} --endpoint URL`), or open the \
          validation URL that it was sent, which its log may have, before {}.",
-        destination(&*subscription.read()),
+        destination(subscription),
         or_dash(validation.map(|validation| validation.until)),
     ))
 }

@@ -8,6 +8,7 @@ use gridpost_api::{
     subscription::{EventSubscriptionInput, EventSubscriptionSettings, Filter},
     topic::TopicInput,
 };
+use gridpost_core::topic::InputSchema;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -19,7 +20,7 @@ use crate::{
     manage_api::ManageApi,
     probing::{Publisher, final_refusal},
     progress::Progress,
-    publish::{self, InputSchema},
+    publish,
     target::Target,
 };
 
@@ -169,7 +170,7 @@ fn event(subject: &str, id: &str, filler: &str) -> String {
         time: &clock::now_rfc3339(),
         data: &json!({ "filler": filler }).to_string(),
     };
-    event.text(InputSchema::EventGrid)
+    event.text(InputSchema::EventGridSchema)
 }
 
 /// An accepted publish.

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::{fs, io};
 
 use anyhow::Context;
+use gridpost_api::topic::Topic;
 use serde_json::Value;
 
-use crate::output::text_at;
 use gridpost_ops::{
     failure::Misuse,
     home::{
@@ -43,12 +43,9 @@ pub(super) async fn connection(
         ca_file: ca_file.map(Path::to_owned),
         topics: Default::default(),
     };
-    for topic in api.topics().await? {
-        let name = text_at(&topic, "/name").to_owned();
-        let keys = api.api.keys(&name).await?;
-        let keys = key_list(&keys);
-        let endpoint = text_at(&topic, "/properties/endpoint").to_owned();
-        connection.topics.insert(name, TopicConnection { endpoint, keys });
+    for Topic { name, properties, .. } in api.api.topics().await? {
+        let keys = key_list(&api.keys(&name).await?);
+        connection.topics.insert(name, TopicConnection { endpoint: properties.endpoint, keys });
     }
     Ok(connection)
 }

@@ -2,12 +2,10 @@
 //! consent.
 
 use clap::Args;
-use serde_json::Value;
-
+use gridpost_api::subscription::EventSubscription;
 use gridpost_ops::{
     failure::Unfinished,
     manage_api::ManageApi,
-    output::text_at,
     subscription::{
         show::awaited,
         warnings::{self, unmatched},
@@ -37,14 +35,15 @@ impl ConsentFlags {
     }
 
     /// Checks the document of one event subscription.
-    pub fn check_one(self, subscription: &Value) -> Result<(), Unfinished> {
+    pub fn check_one(self, subscription: &EventSubscription) -> Result<(), Unfinished> {
         self.check(awaited(subscription))
     }
 }
 
 /// Prints what finds nothing in the events of its topic. A topic that can't be read has no warnings.
-pub(super) async fn warn_of_unmatched(api: &ManageApi, subscription: &Value) {
-    let topic = text_at(subscription, "/properties/topic").trim_start_matches("/topics/");
-    let topic = api.topic(topic).await.unwrap_or_default();
-    warnings::print(unmatched(&topic, subscription));
+pub(super) async fn warn_of_unmatched(api: &ManageApi, subscription: &EventSubscription) {
+    let topic = subscription.properties.topic.trim_start_matches("/topics/");
+    if let Ok(topic) = api.topic(topic).await {
+        warnings::print(unmatched(&topic.document, subscription));
+    }
 }

@@ -4,13 +4,16 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::{Value, value::RawValue};
+use gridpost_api::trial::TestEventSent;
+use serde_json::value::RawValue;
 
 use crate::{
     commands::{SubscriptionArgs, read_events},
-    output::{Output, text_at},
+    output::Output,
 };
-use gridpost_ops::{clock, manage_api::ManageApi, subscription::send_test::made};
+use gridpost_ops::{
+    clock, manage_api::ManageApi, publish::input_schema, subscription::send_test::made,
+};
 
 /// To which event subscription, and which event.
 #[derive(Args, Debug)]
@@ -30,27 +33,26 @@ pub(super) async fn run(
     arguments: &SendTestArguments,
     api: &ManageApi,
     output: Output,
-    told: fn(&Value) -> String,
+    told: fn(&TestEventSent) -> String,
 ) -> anyhow::Result<()> {
     let SubscriptionArgs { topic, subscription: name } = &arguments.named;
     let event = match &arguments.event {
         Some(file) => read_events(file)?,
         None => {
-            let schema = api.topic(topic).await?;
-            let event = made(text_at(&schema, "/properties/inputSchema"), clock::random_id())?;
-            RawValue::from_string(event.to_string())?
+            let schema = input_schema(&api.topic(topic).await?.document);
+            RawValue::from_string(made(schema, clock::random_id())?.to_string())?
         }
     };
-    let sent = api.send_test_event(topic, name, &event).await?;
+    let sent = api.api.send_test_event(topic, name, &event).await?;
     output.tell(&sent, told);
-    let outcome = text_at(&sent, "/outcome");
     let hint = match arguments.event {
         Some(_) => "",
         None => ". If it expects events of its own types, send one of them: --event FILE",
     };
     anyhow::ensure!(
-        outcome == "Delivered",
-        "the endpoint did not accept the event: {outcome}{hint}"
+        sent.outcome == "Delivered",
+        "the endpoint did not accept the event: {}{hint}",
+        sent.outcome
     );
     Ok(())
 }

@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args};
 use gridpost_api::{
     subscription::{
         properties_of,
-        sample::{self, Of},
+        sample::{self, Of, TestInput},
     },
     trial::{TestResult, TestedEvent},
 };
@@ -16,10 +16,11 @@ use gridpost_core::{
     time::Timestamp,
     topic::{InputSchema, Kind, Topic},
 };
-use serde_json::{Value, json, value::RawValue};
+use serde::Serialize;
+use serde_json::{Value, value::RawValue};
 
 use crate::{
-    commands::{read_document, read_events},
+    commands::{one_of_names, read_document, read_events},
     output,
     target::Common,
 };
@@ -34,9 +35,10 @@ pub struct TestArguments {
     #[arg(long)]
     topic: Option<String>,
 
-    /// Test offline, for a topic that takes this schema: EventGridSchema, CloudEventSchemaV1_0
-    #[arg(long, visible_alias = "schema", value_name = "SCHEMA", conflicts_with = "subscription")]
-    input_schema: Option<String>,
+    /// Test offline, for a topic that takes this schema
+    #[arg(long, visible_alias = "schema", value_name = "SCHEMA", conflicts_with = "subscription",
+        value_parser = one_of_names::<InputSchema>(), ignore_case = true)]
+    input_schema: Option<InputSchema>,
 
     /// The event subscription whose filter is tested
     #[arg(long, visible_alias = "name", value_name = "NAME")]
@@ -51,43 +53,53 @@ pub struct TestArguments {
     events: PathBuf,
 }
 
+/// The filter that is tested, as the resource API takes it: a name, or a document's properties.
+#[serde_with::skip_serializing_none]
+#[derive(Serialize)]
+struct Filter<'f> {
+    name: Option<&'f str>,
+    properties: Option<Value>,
+}
+
 pub(super) async fn run(arguments: TestArguments, common: &Common) -> anyhow::Result<()> {
     let events = read_events(&arguments.events)?;
-    let mut document = match &arguments.file {
-        Some(file) => json!({"properties": properties_of(&read_document(file)?)}),
-        None => json!({}),
-    };
-    let filter = match &arguments.subscription {
-        Some(name) => json!({ "name": name }),
-        None => document.clone(),
-    };
-    let answer = match (&arguments.topic, &arguments.input_schema) {
+    let document = arguments.file.as_deref().map(read_document).transpose()?.unwrap_or_default();
+    let answer = match (&arguments.topic, arguments.input_schema) {
         (Some(topic), _) => {
             let api = common.target.resolve()?.manage_api().await?;
+            let name = arguments.subscription.as_deref();
+            let filter = Filter { name, properties: properties_of(&document) };
             let answer = api.api.test_subscription(topic, &filter, &events).await?;
-            if let Some(name) = &arguments.subscription {
-                let saved = api.api.subscription(topic, name).await;
-                document = saved.map(serde_json::to_value).unwrap_or(Ok(Value::Null))?;
-            }
-            if let Ok(topic) = api.api.topic(topic).await {
-                warnings::print(warnings::unmatched(&topic.document, &document));
+            if let Ok(topic) = api.topic(topic).await {
+                let saved = match name {
+                    Some(name) => api.subscription(&topic.name, name).await.ok(),
+                    None => None,
+                };
+                warnings::print(match saved {
+                    Some(saved) => warnings::unmatched(&topic.document, &saved.document),
+                    None => warnings::unmatched(&topic.document, &document),
+                });
             }
             answer
         }
-        (None, schema) => offline(schema.as_deref().unwrap_or_default(), filter, &events)?,
+        (None, schema) => {
+            offline(schema.unwrap_or(InputSchema::EventGridSchema), &document, &events)?
+        }
     };
     common.output.print(&answer, table);
     Ok(())
 }
 
-fn offline(schema: &str, document: Value, events: &RawValue) -> anyhow::Result<TestResult> {
-    let input_schema: InputSchema = serde_json::from_value(json!(schema)).map_err(|_| {
-        Misuse(format!("`{schema}` is not a schema: write EventGridSchema or CloudEventSchemaV1_0"))
-    })?;
-    let mut filter = document.clone();
-    filter["events"] = json!([]);
-    let sample = sample::read(&filter).map_err(|problems| Misuse(problems_text(&problems)))?;
-    warnings::print(warnings::unmatched_in(input_schema, None, &document));
+fn offline(
+    input_schema: InputSchema,
+    document: &Value,
+    events: &RawValue,
+) -> anyhow::Result<TestResult> {
+    let properties = properties_of(document).map(serde_json::from_value).transpose()?;
+    let input = TestInput { name: None, properties, events: Some(Value::Array(Vec::new())) };
+    let sample = sample::read(&serde_json::to_value(input)?);
+    let sample = sample.map_err(|problems| Misuse(problems_text(&problems)))?;
+    warnings::print(warnings::unmatched_in(input_schema, None, document));
     let Of::Document(filter) = sample else {
         anyhow::bail!(Misuse("offline there are no event subscriptions: give --file".to_owned()))
     };
@@ -128,6 +140,8 @@ fn table(result: &TestResult) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -138,16 +152,17 @@ mod tests {
         let event =
             r#"{"specversion":"1.0","id":"e1","source":"/s","type":"T","level":4,"data":1e400}"#;
         let event = raw(event);
-        let answer = offline("CloudEventSchemaV1_0", filter.clone(), &event).expect("tested");
+        let answer = offline(InputSchema::CloudEventSchemaV1_0, &filter, &event).expect("tested");
         let twice = raw(r#"{"specversion":"1.0","id":"e1","id":"e2","source":"/s","type":"T"}"#);
-        let refused = offline("CloudEventSchemaV1_0", filter.clone(), &twice).expect_err("twice");
+        let refused =
+            offline(InputSchema::CloudEventSchemaV1_0, &filter, &twice).expect_err("twice");
         assert!(refused.to_string().contains("id"), "{refused}");
         let text = table(&answer);
         assert!(text.contains("filter.advancedFilters[0]"), "{text}");
         assert!(text.contains("level is 4; allowed: 3"), "{text}");
-        assert!(offline("XML", filter, &event).is_err());
         let document = json!({"properties": {"filter": {"subjectBeginsWith": 1}}});
-        let refused = offline("EventGridSchema", document, &raw("[]")).expect_err("refused");
+        let refused =
+            offline(InputSchema::EventGridSchema, &document, &raw("[]")).expect_err("refused");
         assert!(refused.to_string().contains("properties.filter.subjectBeginsWith"), "{refused}");
     }
 }

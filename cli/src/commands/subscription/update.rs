@@ -59,7 +59,7 @@ impl UpdateArguments {
         let SubscriptionArgs { topic, subscription: name } = &self.named;
         let mut current = Document::default();
         if self.settings.need_current() {
-            let read = api.read_subscription(topic, name).await?;
+            let read = api.subscription(topic, name).await?;
             (current, etag) = (Document::of(&read.document), etag.or(read.etag));
         }
         let profile = match self.settings.need_profile() {
