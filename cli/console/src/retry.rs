@@ -12,7 +12,6 @@ use gridpost_api::{
 };
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::App;
 use super::failure::{self, Answer};
@@ -22,10 +21,9 @@ use super::page::{self, Frame, Names, Tab, subscription_url};
 use super::picture::{self, Kind, Point};
 use gridpost_ops::{
     attempt_lines::describe_reason,
-    output::{self, text_at},
-    schedule::{hours, preview},
+    output,
+    schedule::{Preview, PreviewedAttempt, hours, preview},
 };
-use std::time::Duration;
 
 /// What is asked: another policy, and what the endpoint answers. Fields that are not given are as saved.
 #[derive(Debug, Default, Deserialize)]
@@ -259,43 +257,36 @@ fn form(app: &App, url: &str, shown: &Shown<'_>, answers: &str) -> Markup {
     }
 }
 
-fn timeline(document: &Value) -> Markup {
-    let attempts = document["attempts"].as_array().cloned().unwrap_or_default();
-    let at = |value: &Value| value.as_f64().unwrap_or(0.0);
-    let told = |seconds: f64| hours(Duration::from_secs_f64(seconds.max(0.0)));
-    let point = |attempt: &Value| {
-        let answer = text_at(attempt, "/response");
-        let number = attempt["number"].to_string();
-        let kind = if answer.starts_with('2') { Kind::Delivered } else { Kind::Failed };
-        let told = format!("attempt {number}, answered {answer}");
-        Point { at: at(&attempt["atSeconds"]), kind, label: number, told }
+fn timeline(preview: &Preview) -> Markup {
+    let Preview { attempts, end, warnings, .. } = preview;
+    let point = |attempt: &PreviewedAttempt| {
+        let PreviewedAttempt { number, at, response, .. } = attempt;
+        let kind = if response.starts_with('2') { Kind::Delivered } else { Kind::Failed };
+        let told = format!("attempt {number}, answered {response}");
+        Point { at: at.as_secs_f64(), kind, label: number.to_string(), told }
     };
-    let end = at(&document["end"]["atSeconds"]);
-    let reason = text_at(document, "/end/reason");
     let mut points: Vec<_> = attempts.iter().map(point).collect();
-    if reason != "Delivered" {
+    if end.reason != "Delivered" {
         points.push(Point {
-            at: end,
+            at: end.at.as_secs_f64(),
             kind: Kind::End,
             label: "end".to_owned(),
-            told: reason.to_owned(),
+            told: end.reason.clone(),
         });
     }
-    let row = |attempt: &Value| {
+    let row = |attempt: &PreviewedAttempt| {
         vec![
-            html! { (attempt["number"]) },
-            html! { (told(at(&attempt["atSeconds"]))) },
-            html! { (text_at(attempt, "/response")) },
-            html! { (attempt["waitBecause"].as_str().and_then(|because| because.parse().ok()).map(describe_reason).unwrap_or_default()) },
+            html! { (attempt.number) },
+            html! { (hours(attempt.at)) },
+            html! { (attempt.response) },
+            html! { (attempt.wait_because.map(describe_reason).unwrap_or_default()) },
         ]
     };
     let rows: Vec<_> = attempts.iter().map(row).collect();
     html! {
-        p { "Ends after " strong { (told(end)) } ": " strong { (reason) } ", with " (attempts.len()) " attempts. "
+        p { "Ends after " strong { (hours(end.at)) } ": " strong { (end.reason) } ", with " (attempts.len()) " attempts. "
             span.muted { "Up to a tenth of each wait is added by chance." } }
-        @for warning in document["warnings"].as_array().into_iter().flatten() {
-            p.warn { (warning.as_str().unwrap_or_default()) }
-        }
+        @for warning in warnings { p.warn { (warning) } }
         (picture::timeline("Attempts by the time since the first one", &points))
         (page::table("Attempts", &["Attempt", "At", "Answer", "Waited for"], &rows))
     }

@@ -4,6 +4,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use gridpost_api::{
+    delivery::AttemptReason,
+    settings::Document,
     subscription::{self, Destination, EventSubscription, EventSubscriptionInput},
     topic::Topic,
 };
@@ -15,8 +17,8 @@ use gridpost_core::retry::{
     profile::{EndpointKind, ProfileName},
     timeline::{End, Question, Timeline, play},
 };
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
 
 use crate::{failure::Misuse, given::whole_seconds};
 
@@ -54,6 +56,7 @@ impl std::str::FromStr for ProbationSeconds {
 pub struct Subject {
     pub profile: ProfileName,
     pub kind: EndpointKind,
+    /// As a document has it, which may break its rules.
     pub policy: Value,
     /// Whether events wait for the end of a probation instead of ending at once.
     pub delays_on_probation: bool,
@@ -62,8 +65,22 @@ pub struct Subject {
 /// A row of the status table of an event subscription's own.
 #[derive(Clone, Debug)]
 pub struct StatusRule {
-    pub row: String,
-    pub rule: Value,
+    row: String,
+    /// The least wait in seconds before the next attempt; none ends the delivery.
+    wait: Option<u32>,
+}
+
+impl StatusRule {
+    /// Adds it to the policy of a document.
+    pub fn add(&self, document: &mut Document) {
+        let Self { row, wait } = self;
+        let seconds = wait.map(|seconds| seconds.to_string()).unwrap_or_default();
+        let members: &[(&str, &str)] = match wait {
+            Some(_) => &[("which", row), ("action", "retry"), ("seconds", &seconds)],
+            None => &[("which", row), ("action", "deadLetter")],
+        };
+        document.add("retryPolicy.statusRules", members);
+    }
 }
 
 impl std::str::FromStr for StatusRule {
@@ -72,12 +89,11 @@ impl std::str::FromStr for StatusRule {
     fn from_str(given: &str) -> Result<Self, String> {
         let refused = || format!("`{given}` is no rule: write 404=1m, 404=deadLetter or 5xx=10s");
         let (row, rule) = given.split_once('=').ok_or_else(refused)?;
-        let rule = match whole_seconds(rule) {
-            Ok(seconds) => json!({ "retryAfterSeconds": seconds }),
-            Err(_) if rule == "deadLetter" => json!(rule),
-            Err(_) => return Err(refused()),
+        let wait = match rule {
+            "deadLetter" => None,
+            time => Some(whole_seconds(time).map_err(|_| refused())?),
         };
-        Ok(Self { row: row.to_owned(), rule })
+        Ok(Self { row: row.to_owned(), wait })
     }
 }
 
@@ -124,13 +140,48 @@ pub struct Circumstances<'c> {
     pub names_attempts: bool,
 }
 
-/// Plays a policy with these answers, and returns its timeline as JSON. Fails with [`Misuse`],
-/// which names every setting that is outside its range.
+/// The timeline of a policy, with what is to be said about it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Preview {
+    pub attempts: Vec<PreviewedAttempt>,
+    pub end: PreviewedEnd,
+    pub time_to_live_seconds: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// An attempt of a [`Preview`].
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PreviewedAttempt {
+    pub number: u32,
+    /// Since the publish.
+    #[serde(rename = "atSeconds", serialize_with = "seconds")]
+    pub at: Duration,
+    /// The endpoint's answer, as it was written.
+    pub response: String,
+    /// The reason for the wait before it, if any.
+    pub wait_because: Option<AttemptReason>,
+}
+
+/// The end of a [`Preview`].
+#[derive(Clone, Debug, Serialize)]
+pub struct PreviewedEnd {
+    /// Since the publish.
+    #[serde(rename = "atSeconds", serialize_with = "seconds")]
+    pub at: Duration,
+    /// `Delivered`, or an [`EndReason`](gridpost_core::retry::EndReason).
+    pub reason: String,
+}
+
+/// Plays a policy with these answers. Fails with [`Misuse`], which names every setting that is outside
+/// its range.
 pub fn played(
     subject: Subject,
     responses: &[Response],
     circumstances: Circumstances<'_>,
-) -> Result<Value, Misuse> {
+) -> Result<Preview, Misuse> {
     let Subject { profile, kind, policy, delays_on_probation } = subject;
     let Circumstances { probations, dice, names_attempts } = circumstances;
     let policy = checked(policy, profile)?;
@@ -140,7 +191,26 @@ pub fn played(
     let timeline = timeline(rules, &probation, &answers, dice);
     let is_named = names_attempts || has_own_attempts(rules);
     let warnings = warnings(rules, &probation, &timeline, is_named);
-    Ok(result(&timeline, &policy, responses, &warnings))
+    let text_of = |position: usize| {
+        responses.get(position).or(responses.last()).map_or("200", |response| &response.text)
+    };
+    let attempts =
+        timeline.attempts.iter().enumerate().map(|(position, attempt)| PreviewedAttempt {
+            number: attempt.number,
+            at: attempt.at,
+            response: text_of(position).to_owned(),
+            wait_because: attempt.because.map(Into::into),
+        });
+    let reason = match timeline.end {
+        End::Delivered => "Delivered".to_owned(),
+        End::Undelivered(reason) => reason.to_string(),
+    };
+    Ok(Preview {
+        attempts: attempts.collect(),
+        end: PreviewedEnd { at: timeline.ends_at, reason },
+        time_to_live_seconds: u64::from(policy.time_to_live_minutes) * 60,
+        warnings,
+    })
 }
 
 /// Plays the policy of an event subscription, or another one in its place, like [`played`]. Also fails for
@@ -150,7 +220,7 @@ pub fn preview(
     subscription: &EventSubscription,
     policy: Option<Value>,
     answers: &str,
-) -> Result<Value, Misuse> {
+) -> Result<Preview, Misuse> {
     let mut subject = saved(topic, subscription);
     let answers = answers.split(',').map(|answer| answer.trim().parse::<Response>());
     let answers: Vec<_> = answers.collect::<Result<_, _>>().map_err(Misuse)?;
@@ -176,7 +246,7 @@ pub fn saved(topic: &Topic, subscription: &EventSubscription) -> Subject {
     Subject {
         profile: profile.unwrap_or(ProfileName::Basic),
         kind,
-        policy: json!(settings.retry_policy.clone().unwrap_or_default()),
+        policy: serde_json::to_value(&settings.retry_policy).unwrap_or_default(),
         delays_on_probation: settings.probation_policy == Some(ProbationPolicy::Delay),
     }
 }
@@ -245,41 +315,12 @@ fn unreachable_limit(rules: Rules<'_>, probation: &Probation, shown: &Timeline) 
     ))
 }
 
-fn result(
-    timeline: &Timeline,
-    policy: &RetryPolicy,
-    responses: &[Response],
-    warnings: &[String],
-) -> Value {
-    let text_of = |position: usize| {
-        responses.get(position).or(responses.last()).map_or("200", |response| &response.text)
-    };
-    let attempts = timeline.attempts.iter().enumerate().map(|(position, attempt)| {
-        json!({
-            "number": attempt.number,
-            "atSeconds": seconds(attempt.at),
-            "response": text_of(position),
-            "waitBecause": attempt.because,
-        })
-    });
-    let reason = match timeline.end {
-        End::Delivered => "Delivered".to_owned(),
-        End::Undelivered(reason) => reason.to_string(),
-    };
-    let mut document = json!({
-        "attempts": attempts.collect::<Vec<_>>(),
-        "end": {"atSeconds": seconds(timeline.ends_at), "reason": reason},
-        "timeToLiveSeconds": u64::from(policy.time_to_live_minutes) * 60,
-    });
-    if !warnings.is_empty() {
-        document["warnings"] = json!(warnings);
-    }
-    document
-}
-
 /// Writes whole seconds as a whole number.
-fn seconds(offset: Duration) -> Value {
-    if offset.subsec_millis() == 0 { json!(offset.as_secs()) } else { json!(offset.as_secs_f64()) }
+fn seconds<S: Serializer>(offset: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    match offset.subsec_millis() {
+        0 => serializer.serialize_u64(offset.as_secs()),
+        _ => serializer.serialize_f64(offset.as_secs_f64()),
+    }
 }
 
 /// Writes an offset as people do: `0 s`, `12.8 s`, `1 min 30 s`, `1 h 30 min`. Below a minute it has parts of
@@ -331,7 +372,7 @@ pub fn delay_warning_of(subscription: &impl Serialize) -> Option<String> {
     let policy = document.properties?.retry_policy?;
     let is_namespace = policy.max_delivery_count.is_some() || policy.event_time_to_live.is_some();
     let profile = if is_namespace { ProfileName::Namespace } else { ProfileName::Basic };
-    delay_warning(&checked(json!(policy), profile).ok()?)
+    delay_warning(&checked(serde_json::to_value(policy).ok()?, profile).ok()?)
 }
 
 #[cfg(test)]
@@ -400,8 +441,8 @@ mod tests {
         for (attempts, want) in [(30, false), (29, true), (3, false)] {
             let policy = json!({"maxDeliveryAttempts": attempts, "eventTimeToLiveInMinutes": 1440});
             let subscription = subscription(&json!({"properties": { "retryPolicy": policy }}));
-            let document = preview(&topic, &subscription, None, "500").expect("in range");
-            assert_eq!(document.get("warnings").is_some(), want, "{attempts}: {document}");
+            let preview = preview(&topic, &subscription, None, "500").expect("in range");
+            assert_eq!(!preview.warnings.is_empty(), want, "{attempts}: {preview:?}");
         }
     }
 

@@ -170,7 +170,7 @@ mod tests {
             assert!(sent.contains(typed), "{sent}");
         }
         let broken = PublishArguments { data: "{".to_owned(), ..arguments };
-        let refused = body(&broken, InputSchema::CustomEventEventSchema, "1").expect_err("no JSON");
+        let refused = body(&broken, InputSchema::CustomEventSchema, "1").expect_err("no JSON");
         assert!(refused.is::<Misuse>(), "{refused}");
     }
 }

@@ -5,18 +5,26 @@ use std::time::Duration;
 
 use clap::Args;
 use gridpost_api::settings::Document;
-use gridpost_core::retry::profile::{EndpointKind, ProfileName};
+use gridpost_core::retry::{
+    EndReason,
+    profile::{EndpointKind, ProfileName},
+};
 use gridpost_ports::Dice;
 use gridpost_runtime::system::SystemDice;
 use serde_json::Value;
 
-use crate::{commands::one_of, document, output, target::Common};
+use crate::{
+    commands::{one_of, one_of_names},
+    document, output,
+    target::Common,
+};
 use gridpost_ops::{
     attempt_lines::describe_reason,
     failure::Misuse,
     given::{count_in, whole_minutes, whole_seconds},
     schedule::{
-        Circumstances, ProbationSeconds, Response, StatusRule, Subject, hours, played, saved,
+        Circumstances, Preview, PreviewedEnd, ProbationSeconds, Response, StatusRule, Subject,
+        hours, played, saved,
     },
 };
 
@@ -25,7 +33,7 @@ use gridpost_ops::{
 pub struct ScheduleArguments {
     /// The topic's delivery profile
     #[arg(long, visible_alias = "profile", value_name = "PROFILE", default_value = "basic",
-        value_parser = one_of(PROFILES.to_vec()))]
+        value_parser = one_of_names::<ProfileName>(), ignore_case = true)]
     delivery_profile: ProfileName,
 
     /// Which column of the status table applies
@@ -96,12 +104,6 @@ impl ScheduleArguments {
     }
 }
 
-const PROFILES: [(&str, ProfileName); 3] = [
-    ("basic", ProfileName::Basic),
-    ("basic2021", ProfileName::Basic2021),
-    ("namespace", ProfileName::Namespace),
-];
-
 const ENDPOINTS: [(&str, EndpointKind); 2] =
     [("webhook", EndpointKind::Webhook), ("resource", EndpointKind::Resource)];
 
@@ -110,7 +112,9 @@ pub async fn run(arguments: &ScheduleArguments, common: &Common) -> anyhow::Resu
     let subject = match arguments.topic.as_deref().zip(arguments.subscription.as_deref()) {
         Some((topic, name)) => {
             let api = common.target.resolve()?.manage_api().await?;
-            saved(&api.topic(topic).await?, &api.subscription(topic, name).await?)
+            let (topic, subscription) =
+                tokio::try_join!(api.topic(topic), api.subscription(topic, name))?;
+            saved(&topic.document, &subscription.document)
         }
         None => given(arguments)?,
     };
@@ -142,45 +146,28 @@ fn policy(arguments: &ScheduleArguments) -> Result<Value, Misuse> {
     }
     let steps = arguments.schedule.iter().flatten().map(ToString::to_string);
     document.set("retryPolicy.schedule", &steps.collect::<Vec<_>>());
-    let mut properties = document.into_properties();
-    let rules = arguments.status_rules.iter().map(|rule| (rule.row.clone(), rule.rule.clone()));
-    properties["retryPolicy"]["statusRules"] = Value::Object(rules.collect());
-    Ok(properties["retryPolicy"].take())
+    arguments.status_rules.iter().for_each(|rule| rule.add(&mut document));
+    Ok(document.into_retry_policy())
 }
 
-fn text(document: &Value) -> String {
+fn text(preview: &Preview) -> String {
     let mut rows = vec![["attempt", "at", "answer", "waited for"].map(str::to_owned)];
-    let attempts = document["attempts"].as_array();
-    for attempt in attempts.into_iter().flatten() {
-        rows.push([
-            attempt["number"].to_string(),
-            at(&attempt["atSeconds"]),
-            output::text_at(attempt, "/response").to_owned(),
-            attempt["waitBecause"]
-                .as_str()
-                .and_then(|reason| reason.parse().ok())
-                .map(describe_reason)
-                .unwrap_or_default()
-                .to_owned(),
-        ]);
-    }
-    let (ends, lives) = (&document["end"]["atSeconds"], &document["timeToLiveSeconds"]);
-    let late = match ends.as_f64() > lives.as_f64() && document["end"]["reason"] == EXPIRED {
+    rows.extend(preview.attempts.iter().map(|attempt| {
+        let because = attempt.wait_because.map(describe_reason).unwrap_or_default();
+        let number = attempt.number.to_string();
+        [number, hours(attempt.at), attempt.response.clone(), because.to_owned()]
+    }));
+    let PreviewedEnd { at, reason } = &preview.end;
+    let lives = Duration::from_secs(preview.time_to_live_seconds);
+    let late = match *at > lives && *reason == EndReason::TimeToLiveExceeded.to_string() {
         true => {
-            format!(" (its time-to-live ended at {}; this attempt was due after it)", at(lives))
+            format!(" (its time-to-live ended at {}; this attempt was due after it)", hours(lives))
         }
         false => String::new(),
     };
-    let end = format!("ends at {}: {}{late}", at(ends), output::text_at(document, "/end/reason"));
-    let warnings = document["warnings"].as_array().into_iter().flatten();
-    let warnings = warnings.filter_map(Value::as_str).map(|text| format!("\nwarning: {text}"));
-    format!("{}\n{end}{}", output::columns(&rows), warnings.collect::<String>())
-}
-
-const EXPIRED: &str = "TimeToLiveExceeded";
-
-fn at(seconds: &Value) -> String {
-    hours(Duration::from_secs_f64(seconds.as_f64().unwrap_or(0.0)))
+    let warnings = preview.warnings.iter().map(|text| format!("\nwarning: {text}"));
+    let warnings: String = warnings.collect();
+    format!("{}\nends at {}: {reason}{late}{warnings}", output::columns(&rows), hours(*at))
 }
 
 #[cfg(test)]
@@ -197,6 +184,10 @@ mod tests {
     }
 
     fn played(line: &str) -> Value {
+        serde_json::to_value(previewed(line)).expect("JSON")
+    }
+
+    fn previewed(line: &str) -> Preview {
         let words = std::iter::once("schedule").chain(line.split_whitespace());
         let arguments = Line::try_parse_from(words).expect("a line").arguments;
         let circumstances = Circumstances {
@@ -271,19 +262,20 @@ mod tests {
 
     #[test]
     fn every_wait_says_what_for_and_an_end_after_its_time_says_so() {
-        let document = played("--ttl 24h --responses 500 --delay-on-probation");
-        let told = text(&document);
+        let told = text(&previewed("--ttl 24h --responses 500 --delay-on-probation"));
         assert!(told.contains("the next step of its schedule"), "{told}");
         let delayed =
-            played("--schedule 1,2,3,4,5,6,7,8,9,10,11 --max-attempts 12 --delay-on-probation");
+            previewed("--schedule 1,2,3,4,5,6,7,8,9,10,11 --max-attempts 12 --delay-on-probation");
         assert!(
             text(&delayed).contains("probation or delayed delivery ends"),
             "{}",
             text(&delayed)
         );
-        let late = json!({"attempts": [], "timeToLiveSeconds": 7_200,
-            "end": {"atSeconds": 10_800, "reason": "TimeToLiveExceeded"}});
-        let told = text(&late);
+        let late = PreviewedEnd {
+            at: Duration::from_secs(10_800),
+            reason: EndReason::TimeToLiveExceeded.to_string(),
+        };
+        let told = text(&Preview { end: late, time_to_live_seconds: 7_200, ..delayed });
         assert!(
             told.contains("ends at 3 h: TimeToLiveExceeded (its time-to-live ended at 2 h"),
             "{told}"

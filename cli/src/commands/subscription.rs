@@ -152,7 +152,7 @@ impl CreateArguments {
             return read_document(file);
         }
         let profile = match self.settings.need_profile() {
-            true => delivery_profile(&api.topic(&self.named.topic).await?),
+            true => delivery_profile(&api.topic(&self.named.topic).await?.document),
             false => ProfileName::Basic,
         };
         Ok(self.settings.document(profile)?.into_properties())

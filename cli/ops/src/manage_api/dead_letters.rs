@@ -42,9 +42,10 @@ mod tests {
 
     #[test]
     fn nothing_is_sent_to_an_endpoint_that_ends_events_at_once() {
-        let health = |new_events: &str| {
-            documents::health(&json!({"newEvents": new_events, "until": "2026-01-01T00:05:00.000Z",
-                "cause": {"outcome": "Unauthorized"}}))
+        let health = |new_events: &str| -> Health {
+            let patch = json!({"newEvents": new_events, "until": "2026-01-01T00:05:00.000Z",
+                "cause": {"outcome": "Unauthorized"}});
+            serde_json::from_value(documents::health(&patch)).expect("whole")
         };
         for sent in ["Attempted", "Waits", "NotMatched"] {
             assert_eq!(refusal_by_probation("t", "u", &health(sent)), None, "{sent}");

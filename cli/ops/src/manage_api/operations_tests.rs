@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeSet,
-    ops::ControlFlow,
     sync::{Arc, Mutex},
 };
 

@@ -63,7 +63,7 @@ impl UpdateArguments {
             (current, etag) = (Document::of(&read.document), etag.or(read.etag));
         }
         let profile = match self.settings.need_profile() {
-            true => delivery_profile(&api.topic(topic).await?),
+            true => delivery_profile(&api.topic(topic).await?.document),
             false => ProfileName::Basic,
         };
         let document = self.settings.patch(&current, profile)?.into_properties();

@@ -52,9 +52,12 @@ impl Document {
         json!({"properties": self.into_properties()})
     }
 
-    /// Returns the retry policy of its document; null without one.
+    /// Returns the retry policy of its document, empty where it has none.
     pub fn into_retry_policy(self) -> Value {
-        self.into_properties()["retryPolicy"].take()
+        match self.into_properties()["retryPolicy"].take() {
+            Value::Null => json!({}),
+            policy => policy,
+        }
     }
 
     /// Returns the `properties` of its document.
