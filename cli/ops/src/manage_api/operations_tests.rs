@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    ops::ControlFlow,
     sync::{Arc, Mutex},
 };
 
@@ -92,13 +93,8 @@ async fn call_all(api: &Client<Sender>) {
     let _ = api.health(topic, name).await;
     let _ = api.healths(topic).await;
     let _ = api.reset_health(topic, name).await;
-<<<<<<< HEAD
     let _ = api.each_delivery(topic, name, |_| go_on(())).await;
     let _ = api.count_deliveries(topic, name, |_| go_on(())).await;
-=======
-    let _ = api.api.deliveries(topic, name).await;
-    let _ = api.count_waiting(topic, name, &Budget::of(1), |_, _| {}).await;
->>>>>>> 266899e7 (Read topics, event subscriptions and publishes typed on the command line, and delete the reader of untyped documents)
     let _ = api.delivery(topic, name, id).await;
     let _ = api.resend(topic, name, id).await;
     let _ = api.dead_letters_page(topic, name, &letters, None).await;
@@ -115,11 +111,7 @@ async fn call_all(api: &Client<Sender>) {
     let _ = api.full_url(topic, name).await;
     let _ = api.delivery_attributes(topic, name).await;
     let _ = api.signing_secrets(topic, name).await;
-<<<<<<< HEAD
     let _ = api.rotate_signing_secret(topic, name, &RotateInput::default()).await;
-=======
-    let _ = api.rotate_signing_secret(topic, name, &Default::default()).await;
->>>>>>> 266899e7 (Read topics, event subscriptions and publishes typed on the command line, and delete the reader of untyped documents)
     let _ = api.test_subscription(topic, &empty, event).await;
     let _ = api.explain(topic, event).await;
     let _ = api.send_test_event(topic, name, event).await;
