@@ -99,7 +99,7 @@ impl SubscriptionArgs {
     /// Returns the names as they were created, or as given if the event subscription can't be read:
     /// the next request for it fails with the reason.
     async fn named(api: &ManageApi, topic: &str, subscription: &str) -> Self {
-        let found = api.api.subscription(topic, subscription).await.ok();
+        let found = api.subscription(topic, subscription).await.ok();
         let id = found.as_ref().map_or("", |found| &found.document.id);
         let names =
             id.strip_prefix("/topics/").and_then(|id| id.split_once("/eventSubscriptions/"));
@@ -121,7 +121,7 @@ async fn whose(
     }
     let mut found = Vec::new();
     for name in topic_names(api, topic).await? {
-        let all = api.api.subscriptions(&name).await;
+        let all = api.subscriptions(&name).await;
         // It may have been deleted since the topics were listed.
         let all = if topic.is_some() { Some(all?) } else { if_there(all)? };
         let wanted = all.unwrap_or_default().into_iter().filter(&is_wanted);
@@ -136,7 +136,7 @@ async fn whose(
 async fn topic_names(api: &ManageApi, topic: Option<&str>) -> anyhow::Result<Vec<String>> {
     match topic {
         Some(topic) => Ok(vec![spelled(api, topic).await]),
-        None => Ok(api.api.topics().await?.into_iter().map(|topic| topic.name).collect()),
+        None => Ok(api.topics().await?.into_iter().map(|topic| topic.name).collect()),
     }
 }
 

@@ -163,8 +163,8 @@ impl Declared {
         for topic in &self.topics {
             let path = path_of_topic(topic);
             // What can't be read may be written all the same.
-            let before = api.api.topic(&topic.name).await.ok();
-            match api.api.put_topic(&topic.name, &topic.document).await {
+            let before = api.topic(&topic.name).await.ok();
+            match api.put_topic(&topic.name, &topic.document).await {
                 Ok(reply) => {
                     made.topics += 1;
                     made.warn(&path, warnings::unmapped(&reply.document));
@@ -191,8 +191,8 @@ async fn made_subscriptions(
     problems: &mut Vec<String>,
 ) -> anyhow::Result<()> {
     for (name, document) in &topic.subscriptions {
-        let before = api.api.subscription(&topic.name, name).await.ok();
-        match api.api.put_subscription(&topic.name, name, document).await {
+        let before = api.subscription(&topic.name, name).await.ok();
+        match api.put_subscription(&topic.name, name, document).await {
             Ok(reply) => {
                 let path = path_of(topic, name);
                 made.subscriptions += 1;

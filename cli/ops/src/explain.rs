@@ -83,11 +83,11 @@ pub async fn look_up(
     let since = before(now, question.since);
     let lines = log.read(since.as_millis(), Some(&question.id)).await?;
     let deliveries = read_deliveries(&api, &question, lines).await?;
-    let subscriptions = api.api.subscriptions(&question.topic).await?;
+    let subscriptions = api.subscriptions(&question.topic).await?;
     let event = event.map(one_event);
     let given_event_id = event.as_deref().and_then(id_of);
     let (verdicts, notes) = match event {
-        Some(event) => (Some(api.api.explain(&question.topic, &event).await?.value), Vec::new()),
+        Some(event) => (Some(api.explain(&question.topic, &event).await?.value), Vec::new()),
         None => {
             let names = may_have_dead_letter(&deliveries, &subscriptions);
             verdicts_on_dead_letter(&api, &question, since, names).await?
@@ -157,7 +157,7 @@ async fn read_holding_back(
     let mut found = Vec::new();
     for name in names {
         // 404: it was deleted just now.
-        let health = if_there(api.api.health(topic, name).await)?;
+        let health = if_there(api.health(topic, name).await)?;
         let health = health.filter(|health| is_held_back(health, now));
         let event_subscription = name.to_owned();
         found.extend(health.map(|health| HoldingBack { event_subscription, health }));
@@ -196,7 +196,7 @@ async fn read_deliveries(
 ) -> anyhow::Result<Vec<EventDelivery>> {
     let mut found = Vec::new();
     for ((name, id), lines) in by_delivery(question, lines) {
-        let state = if_there(api.api.delivery(&question.topic, &name, &id).await)?;
+        let state = if_there(api.delivery(&question.topic, &name, &id).await)?;
         found.push(EventDelivery::new(id, name, state, lines));
     }
     // A redrive is a delivery of its own: it comes after the one whose dead letter it sends.
@@ -268,15 +268,15 @@ async fn verdicts_on_letter_of(
 ) -> anyhow::Result<Option<Vec<ExplainedSubscription>>> {
     let unread = || format!("the dead letters of {name} can't be read");
     // 404: it was deleted. 409: without a dead-letter destination, what ended was dropped.
-    let letters = unless(&[404, 409], api.api.dead_letters(topic, name, chosen, 1).await);
+    let letters = unless(&[404, 409], api.dead_letters(topic, name, chosen, 1).await);
     let letters = letters.with_context(unread)?.unwrap_or_default();
     let Some(letter) = letters.first() else { return Ok(None) };
     // It may have been purged just now.
-    let letter = if_there(api.api.dead_letter(topic, name, &letter.id).await);
+    let letter = if_there(api.dead_letter(topic, name, &letter.id).await);
     let event = letter.with_context(unread)?.and_then(|letter| letter.event).unwrap_or_default();
     let Ok(event) = serde_json::from_str::<Box<RawValue>>(&event) else { return Ok(None) };
     // 400: it was converted for this event subscription.
-    let explained = unless(&[400], api.api.explain(topic, &event).await);
+    let explained = unless(&[400], api.explain(topic, &event).await);
     let explained = explained
         .with_context(|| format!("the filters can't be asked about a dead letter of {name}"))?;
     Ok(explained.map(|explained| explained.value))

@@ -38,7 +38,7 @@ pub async fn check_exists(
     topic: Option<&str>,
     subscription: Option<&str>,
 ) -> anyhow::Result<()> {
-    let topics = api.api.topics().await?;
+    let topics = api.topics().await?;
     let topics: Vec<_> = topics.iter().map(|topic| topic.name.as_str()).collect();
     if let Some(topic) = topic.filter(|topic| !topics.iter().any(|it| name::is_same(it, topic))) {
         return Err(no_such("topic", topic, topics).into());
@@ -48,7 +48,7 @@ pub async fn check_exists(
     for topic in
         topics.into_iter().filter(|name| topic.is_none_or(|wanted| name::is_same(wanted, name)))
     {
-        known.extend(api.api.subscriptions(topic).await?.into_iter().map(|one| one.name));
+        known.extend(api.subscriptions(topic).await?.into_iter().map(|one| one.name));
     }
     match known.iter().any(|name| name::is_same(name, subscription)) {
         true => Ok(()),
@@ -59,7 +59,7 @@ pub async fn check_exists(
 /// Returns the name of a topic as it was created, or the given one if the topic can't be read: the
 /// next request for it fails with the reason.
 pub async fn spelled(api: &ManageApi, topic: &str) -> String {
-    let found = api.api.topic(topic).await;
+    let found = api.topic(topic).await;
     found.map_or_else(|_| topic.to_owned(), |found| found.document.name)
 }
 

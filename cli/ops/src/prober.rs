@@ -113,7 +113,7 @@ impl Place {
             subscription: name,
         };
         if place.owns_topic {
-            api.api.put_topic(&place.topic, &TopicInput::default()).await?;
+            api.put_topic(&place.topic, &TopicInput::default()).await?;
         }
         let subject_begins_with = Some(SUBJECT.to_owned());
         let settings = EventSubscriptionSettings {
@@ -122,11 +122,11 @@ impl Place {
             ..EventSubscriptionSettings::default()
         };
         let input = EventSubscriptionInput { properties: Some(settings) };
-        let created = api.api.put_subscription(&place.topic, &place.subscription, &input).await;
+        let created = api.put_subscription(&place.topic, &place.subscription, &input).await;
         if let Err(error) = created {
             if place.owns_topic {
                 // The first error is the one to report.
-                let _ = api.api.delete_topic(&place.topic).await;
+                let _ = api.delete_topic(&place.topic).await;
             }
             return Err(error.context(format!("{endpoint} cannot be subscribed")));
         }
@@ -136,8 +136,8 @@ impl Place {
     async fn clear(&self, api: &ManageApi, progress: &Progress) {
         let Self { topic, subscription, .. } = self;
         let cleared = match self.owns_topic {
-            true => api.api.delete_topic(topic).await,
-            false => api.api.delete_subscription(topic, subscription).await,
+            true => api.delete_topic(topic).await,
+            false => api.delete_subscription(topic, subscription).await,
         };
         if let Err(error) = cleared {
             progress.line(&format!(
@@ -163,7 +163,7 @@ struct ProbeData {
 
 impl Run {
     async fn connect(place: &Place, api: &ManageApi, target: &Target) -> anyhow::Result<Self> {
-        let topic = api.api.topic(&place.topic).await?.document;
+        let topic = api.topic(&place.topic).await?.document;
         let publisher = Publisher::connect(&topic, api, target).await?;
         if publisher.schema == InputSchema::CustomEventSchema {
             let advice = "the topic takes events of its publishers' own schema, which the prober does not know: \

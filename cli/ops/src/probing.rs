@@ -31,7 +31,7 @@ impl Publisher {
         target: &Target,
     ) -> anyhow::Result<Self> {
         let url = events_url(&topic.name, Some(topic), target)?;
-        let key = api.api.keys(&topic.name).await?.key1;
+        let key = api.keys(&topic.name).await?.key1;
         Ok(Self { http: target.http_client(&url)?, url, key, schema: input_schema(topic) })
     }
 

@@ -1,13 +1,12 @@
 //! Publishes events: a topic's schema and URL, an event in that schema, the request.
 
 use anyhow::Context;
-use gridpost_api::topic::Topic;
+use gridpost_api::{client::with_text, topic::Topic};
 use gridpost_core::topic::{InputSchema, Kind};
 use serde_json::{Value, json};
 
 use crate::{
     failure::{Misuse, Refusal},
-    manage_api::events::with_text,
     target::Target,
 };
 
@@ -73,7 +72,7 @@ impl Event<'_> {
             // A custom event is whatever its publisher makes it.
             InputSchema::CustomEventSchema => return self.data.to_owned(),
         };
-        with_text(&others, "data", self.data)
+        with_text(&others.to_string(), "data", self.data)
     }
 }
 

@@ -216,17 +216,17 @@ pub async fn run(command: DeadLetterCommand, common: &Common) -> anyhow::Result<
             summary::run(&arguments, &api, now, common.output).await?;
         }
         DeadLetterCommand::Show { id, whose: SubscriptionArgs { topic, subscription } } => {
-            common.output.print(&api.api.dead_letter(&topic, &subscription, &id).await?, describe);
+            common.output.print(&api.dead_letter(&topic, &subscription, &id).await?, describe);
         }
         DeadLetterCommand::Redrive(arguments) => {
             redrive::run(&arguments, &api, now, common.output).await?;
         }
         DeadLetterCommand::Redrives(SubscriptionArgs { topic, subscription }) => {
-            let jobs = api.api.redrives(&topic, &subscription).await?;
+            let jobs = api.redrives(&topic, &subscription).await?;
             common.output.print_list(&jobs, redrive::list);
         }
         DeadLetterCommand::Cancel { id, whose: SubscriptionArgs { topic, subscription } } => {
-            let job = api.api.cancel_redrive(&topic, &subscription, &id).await?;
+            let job = api.cancel_redrive(&topic, &subscription, &id).await?;
             common.output.print(&job, redrive::summary);
         }
         DeadLetterCommand::Export(arguments) => {
@@ -364,7 +364,7 @@ async fn found(
             break;
         }
         let SubscriptionArgs { topic, subscription } = &owner;
-        let read = api.api.dead_letters(topic, subscription, &choice, most).await;
+        let read = api.dead_letters(topic, subscription, &choice, most).await;
         let read = unread.take(&owner, read)?.unwrap_or_default();
         letters.extend(read.into_iter().map(|document| Owned { document, owner: owner.clone() }));
     }
@@ -435,7 +435,7 @@ async fn counts_of(
         add(&mut sum, count);
         ControlFlow::Continue(())
     };
-    api.api.count_dead_letters(topic, subscription, choice, take).await?;
+    api.count_dead_letters(topic, subscription, choice, take).await?;
     Ok(sum)
 }
 

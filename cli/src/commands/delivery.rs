@@ -65,13 +65,13 @@ pub async fn run(command: DeliveryCommand, common: &Common) -> anyhow::Result<()
             id,
             of: SubscriptionArgs { topic, subscription },
         }) => {
-            common.output.print(&api.api.delivery(&topic, &subscription, &id).await?, describe);
+            common.output.print(&api.delivery(&topic, &subscription, &id).await?, describe);
         }
         DeliveryCommand::Resend(OneArguments {
             id,
             of: SubscriptionArgs { topic, subscription },
         }) => {
-            let resent = api.api.resend(&topic, &subscription, &id).await?;
+            let resent = api.resend(&topic, &subscription, &id).await?;
             common.output.print(&resent, describe_resent);
         }
     }

@@ -91,7 +91,7 @@ pub async fn run(command: ParkedCommand, common: &Common) -> anyhow::Result<()> 
     match command {
         ParkedCommand::List(filter) => {
             let input = filter.input();
-            let found = api.api.parked(&input).await?;
+            let found = api.parked(&input).await?;
             check_names(&api, &input, found.is_empty()).await?;
             common.output.print_list(&found, list);
             Ok(())
@@ -104,7 +104,7 @@ pub async fn run(command: ParkedCommand, common: &Common) -> anyhow::Result<()> 
             let is_confirmed = change.yes || !change.ids.is_empty();
             let input = change.input();
             if !is_confirmed {
-                let found = api.api.parked(&input).await?;
+                let found = api.parked(&input).await?;
                 check_names(&api, &input, found.is_empty()).await?;
                 return Err(Misuse(consent(&found)).into());
             }
@@ -174,7 +174,7 @@ async fn change(
     let take = |some: Vec<HandledDelivery>| {
         done.extend(some.into_iter().map(|one| Handled::of(one, good)));
     };
-    let end = api.api.change_parked(action, input, take).await.map(drop);
+    let end = api.change_parked(action, input, take).await.map(drop);
     if end.is_ok() {
         check_names(api, input, done.is_empty()).await?;
     }

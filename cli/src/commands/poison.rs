@@ -90,27 +90,27 @@ pub async fn run(command: PoisonCommand, common: &Common) -> anyhow::Result<()> 
     let api = common.target.resolve()?.manage_api().await?;
     if let PoisonCommand::Purge { chosen, yes: false } = &command {
         let count = match chosen.all {
-            true => api.api.poison(1).await?.approximate_count,
+            true => api.poison(1).await?.approximate_count,
             false => chosen.ids.len() as u64,
         };
         return Err(Misuse(consent(count)).into());
     }
     match command {
-        PoisonCommand::List { limit } => common.output.print(&api.api.poison(limit).await?, list),
+        PoisonCommand::List { limit } => common.output.print(&api.poison(limit).await?, list),
         PoisonCommand::Show { id } => {
-            common.output.print(&api.api.poison_message(&id).await?, describe)
+            common.output.print(&api.poison_message(&id).await?, describe)
         }
         PoisonCommand::Resend { chosen, to } => {
             let (ids, all) = chosen.input();
             let to = to.map(|to| to.parse::<ResendTarget>()).transpose()?;
             let input = ResendInput { ids, all, to };
-            let done = handle(&chosen, async || api.api.resend_poison(&input).await).await;
+            let done = handle(&chosen, async || api.resend_poison(&input).await).await;
             report(common.output, done, HandledResult::Resent)?;
         }
         PoisonCommand::Purge { chosen, .. } => {
             let (ids, all) = chosen.input();
             let input = PurgeInput { ids, all };
-            let done = handle(&chosen, async || api.api.purge_poison(&input).await).await;
+            let done = handle(&chosen, async || api.purge_poison(&input).await).await;
             report(common.output, done, HandledResult::Purged)?;
         }
     }

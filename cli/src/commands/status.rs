@@ -123,8 +123,8 @@ pub(super) async fn in_process(home: &Home) -> anyhow::Result<Option<Running<'_>
 async fn topics(connection: &Connection) -> anyhow::Result<Vec<TopicStatus>> {
     let api = connection.manage_api().await?;
     let mut found = Vec::new();
-    for topic in api.api.topics().await? {
-        let subscriptions = api.api.subscriptions(&topic.name).await?;
+    for topic in api.topics().await? {
+        let subscriptions = api.subscriptions(&topic.name).await?;
         found.push(TopicStatus {
             name: topic.name,
             input_schema: topic.properties.settings.input_schema,

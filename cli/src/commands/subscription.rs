@@ -301,7 +301,7 @@ async fn change(
 async fn list(topic: &str, api: &ManageApi, output: Output) -> anyhow::Result<()> {
     // Programs ask for healths by themselves: each is a request of its own.
     let all = match output.is_json() {
-        true => api.api.subscriptions(topic).await?.into_iter().map(|one| (one, None)).collect(),
+        true => api.subscriptions(topic).await?.into_iter().map(|one| (one, None)).collect(),
         false => health::of_topic(api, topic).await?,
     };
     let subscriptions: Vec<_> = all.iter().map(|(subscription, _)| subscription).collect();

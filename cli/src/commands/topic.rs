@@ -230,14 +230,14 @@ pub async fn run(command: TopicCommand, common: &Common) -> anyhow::Result<()> {
             common.output.print(&topic, |topic| format!("updated\n{}", describe(topic)));
         }
         TopicCommand::List => {
-            common.output.print_list(&api.api.topics().await?, list);
+            common.output.print_list(&api.topics().await?, list);
         }
         TopicCommand::Show { topic } => {
             common.output.print(&api.topic(&topic).await?, describe);
         }
         TopicCommand::Delete { topic, if_match, yes } => {
             if !yes && if_there(api.topic(&topic).await)?.is_some() {
-                return Err(Misuse(consent(&topic, &api.api.subscriptions(&topic).await?)).into());
+                return Err(Misuse(consent(&topic, &api.subscriptions(&topic).await?)).into());
             }
             let was_there = api.only_if(if_match).delete_topic(&topic).await?;
             let deletion = Deletion::new(&topic, None, was_there);

@@ -126,8 +126,8 @@ impl WaitArguments {
     /// Fails if the topic or the event subscription does not exist by the end.
     async fn names_exist(&self, api: &ManageApi) -> anyhow::Result<()> {
         match &self.subscription {
-            Some(name) => api.api.subscription(&self.topic, name).await.map(drop),
-            None => api.api.topic(&self.topic).await.map(drop),
+            Some(name) => api.subscription(&self.topic, name).await.map(drop),
+            None => api.topic(&self.topic).await.map(drop),
         }
     }
 

@@ -152,7 +152,7 @@ impl Run<'_> {
         let (subscription, all) = (case.subscription_name(), PurgeDeadLettersInput::default());
         loop {
             // Failures are retried; the last one is reported.
-            let found = self.api.api.dead_letters(case.topic, &subscription, &all, 1).await;
+            let found = self.api.dead_letters(case.topic, &subscription, &all, 1).await;
             match found.map(|letters| letters.into_iter().next()) {
                 Ok(Some(letter)) => return Ok(letter),
                 Ok(None) | Err(_) if Instant::now() < deadline => sleep(POLL).await,
@@ -213,7 +213,7 @@ impl Run<'_> {
         let bucket = &self.connection.dead_letter_bucket;
         let document = case.subscription(&url, bucket, &self.dead_letter_prefix());
         let name = case.subscription_name();
-        let created = self.api.api.put_subscription(case.topic, &name, &document).await;
+        let created = self.api.put_subscription(case.topic, &name, &document).await;
         created
             .with_context(|| format!("event subscription {name} of topic {} failed", case.topic))?;
         Ok(())
@@ -223,7 +223,7 @@ impl Run<'_> {
     async fn unsubscribe(&self) {
         let names = CASES.iter().map(|case| (case.topic, case.subscription_name()));
         let deletes = names.map(|(topic, name)| async move {
-            if let Err(err) = self.api.api.delete_subscription(topic, &name).await {
+            if let Err(err) = self.api.delete_subscription(topic, &name).await {
                 self.progress.line(&format!("event subscription {name} is left behind: {err:#}"));
             }
         });

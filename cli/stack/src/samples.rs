@@ -154,7 +154,7 @@ fn fit_message(message: &mut Value, facts: &Facts, id: &str) {
 /// Creates the event subscription if necessary. Unless `gridpost listen` runs and consents, this takes its
 /// place until the endpoint has consented.
 async fn subscribe(api: &ManageApi) -> anyhow::Result<()> {
-    let there = api.api.subscriptions(TOPIC).await?;
+    let there = api.subscriptions(TOPIC).await?;
     if there.iter().any(|one| one.name == SUBSCRIPTION) {
         return Ok(());
     }
@@ -172,7 +172,7 @@ async fn subscribe(api: &ManageApi) -> anyhow::Result<()> {
         let destination = Some(webhook(&url));
         let settings = EventSubscriptionSettings { destination, ..Default::default() };
         let document = EventSubscriptionInput { properties: Some(settings) };
-        match api.api.put_subscription(TOPIC, SUBSCRIPTION, &document).await {
+        match api.put_subscription(TOPIC, SUBSCRIPTION, &document).await {
             Ok(_) => return Ok(()),
             Err(err) => refused = Some(err),
         }

@@ -382,13 +382,13 @@ pub async fn reach_topic(
     topic: &str,
     schema: InputSchema,
 ) -> anyhow::Result<TopicConnection> {
-    if if_there(api.api.topic(topic).await)?.is_none() {
+    if if_there(api.topic(topic).await)?.is_none() {
         let settings = TopicSettings { input_schema: Some(schema), ..Default::default() };
         let document = TopicInput { kind: Some(Kind::Custom), properties: Some(settings) };
-        let created = api.api.put_topic(topic, &document).await;
+        let created = api.put_topic(topic, &document).await;
         created.with_context(|| format!("topic {topic} cannot be created"))?;
     }
-    let Keys { key1, key2 } = api.api.keys(topic).await?;
+    let Keys { key1, key2 } = api.keys(topic).await?;
     Ok(TopicConnection {
         endpoint: format!("{publish_url}/topics/{topic}/api/events"),
         keys: [key1, key2].map(|key| key.expose().to_owned()).into(),
@@ -400,7 +400,7 @@ async fn wait_for_answer(outputs: &Outputs) -> anyhow::Result<()> {
     let api = ManageApi::connect(&outputs.manage_url).await?;
     let deadline = Instant::now() + ANSWER_MAX;
     loop {
-        match api.api.topics().await {
+        match api.topics().await {
             Ok(_) => return Ok(()),
             Err(_) if Instant::now() < deadline => sleep(POLL).await,
             Err(err) => {

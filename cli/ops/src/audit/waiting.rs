@@ -63,7 +63,7 @@ pub(super) async fn add_waiting(
     budget: &Budget,
     audit: &mut Audit,
 ) -> anyhow::Result<BTreeSet<String>> {
-    let topics: BTreeSet<_> = api.api.topics().await?.into_iter().map(|topic| topic.name).collect();
+    let topics: BTreeSet<_> = api.topics().await?.into_iter().map(|topic| topic.name).collect();
     let wanted: Vec<_> =
         topics.iter().filter(|topic| arguments.wants_topic(topic)).cloned().collect();
     let mut failing = Vec::new();
@@ -95,7 +95,7 @@ async fn of_topic(
     api: &ManageApi,
     topic: String,
 ) -> anyhow::Result<(Vec<(SubscriptionKey, u64)>, Vec<SubscriptionKey>)> {
-    let both = async { tokio::try_join!(api.api.subscriptions(&topic), api.api.healths(&topic)) };
+    let both = async { tokio::try_join!(api.subscriptions(&topic), api.healths(&topic)) };
     let (all, healths) = if_there(both.await)?.unwrap_or_default();
     let key = |name| SubscriptionKey { topic: topic.clone(), name };
     let waiting = healths.into_iter().filter(|one| one.health.waiting_deliveries.count > 0);
@@ -130,7 +130,7 @@ async fn counted(
             false => ControlFlow::Break(()),
         }
     };
-    let is_whole = if_there(api.api.count_deliveries(&key.topic, &key.name, take).await)
+    let is_whole = if_there(api.count_deliveries(&key.topic, &key.name, take).await)
         .with_context(|| format!("the deliveries of {key} cannot be counted"))?;
     Ok(Counted { key, hours, is_whole: is_whole.unwrap_or(true) })
 }
@@ -165,7 +165,7 @@ pub(super) async fn parked(
 ) -> anyhow::Result<(Vec<Parked>, bool)> {
     let (mut parked, mut after) = (Vec::new(), None);
     for _ in 0..pages_max {
-        let page = api.api.parked_page(&ParkedInput::default(), after.as_deref()).await;
+        let page = api.parked_page(&ParkedInput::default(), after.as_deref()).await;
         let page = page.context("parked deliveries cannot be read")?;
         parked.extend(page.items);
         after = page.next;

@@ -59,14 +59,14 @@ impl Export {
         let mut export = Self::default();
         let mut found = Vec::new();
         if names.is_empty() {
-            found = api.api.topics().await?;
+            found = api.topics().await?;
         }
         for name in names {
-            found.push(api.api.topic(name).await?.document);
+            found.push(api.topic(name).await?.document);
         }
         for Topic { name: topic, kind, properties, .. } in found {
             let mut event_subscriptions = BTreeMap::new();
-            for read in api.api.subscriptions(&topic).await? {
+            for read in api.subscriptions(&topic).await? {
                 let one = One { api, topic: &topic, name: &read.name, with_secrets };
                 let exported = export.subscription(&one, &read.properties).await?;
                 event_subscriptions.insert(read.name.clone(), exported);
@@ -116,7 +116,7 @@ impl Export {
     /// Puts the URL in the place of the part of it that reads show.
     async fn endpoint(&mut self, one: &One<'_>, settings: &mut Document) -> anyhow::Result<()> {
         let base = settings.take("destination.endpointBaseUrl").concat();
-        let url = one.api.api.full_url(one.topic, one.name).await;
+        let url = one.api.full_url(one.topic, one.name).await;
         let url = match url.as_ref().map(|url| url.endpoint_url.expose()) {
             Ok(url) if one.with_secrets || url == base => escaped(url),
             Ok(_) => {
@@ -143,7 +143,7 @@ impl Export {
         let secret: Vec<_> =
             rows.filter(|row| settings.text(&field(*row, "isSecret")) == "true").collect();
         let with_values = match one.with_secrets && !secret.is_empty() {
-            true => one.api.api.delivery_attributes(one.topic, one.name).await?.value,
+            true => one.api.delivery_attributes(one.topic, one.name).await?.value,
             false => Vec::new(),
         };
         for row in secret {

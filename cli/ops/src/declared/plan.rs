@@ -43,7 +43,7 @@ impl Declared {
                     continue;
                 }
             };
-            let before = if_there(api.api.topic(&topic.name).await)?.map(|read| read.document);
+            let before = if_there(api.topic(&topic.name).await)?.map(|read| read.document);
             let stored = unsaved(&topic.name, settings);
             made.topics += 1;
             made.outcomes.push((path, outcome(before.as_ref(), &topic::write(&stored, ""))));
@@ -77,7 +77,7 @@ async fn plan_each(
             refused.push(format!("{path}: {problem}"));
             continue;
         }
-        let before = match if_there(api.api.subscription(&topic.name, name).await)? {
+        let before = match if_there(api.subscription(&topic.name, name).await)? {
             Some(read) => Some(revealed(api, &topic.name, name, read.document).await?),
             None => None,
         };
@@ -149,12 +149,12 @@ async fn reveal(
     let Some(destination) = &mut document.properties.settings.destination else { return Ok(()) };
     if let Destination::WebHook(webhook) = destination {
         webhook.endpoint_base_url = None;
-        webhook.endpoint_url = Some(api.api.full_url(topic, name).await?.endpoint_url);
+        webhook.endpoint_url = Some(api.full_url(topic, name).await?.endpoint_url);
     }
     let attributes = destination.attributes_mut();
     let properties = attributes.iter().flatten().filter_map(|header| header.properties.as_ref());
     if properties.into_iter().any(|properties| properties.is_secret == Some(true)) {
-        *attributes = Some(api.api.delivery_attributes(topic, name).await?.value);
+        *attributes = Some(api.delivery_attributes(topic, name).await?.value);
     }
     Ok(())
 }

@@ -54,7 +54,7 @@ impl Declared {
         }
         for topic in &self.topics {
             let kept: BTreeSet<_> = topic.subscriptions.keys().map(|it| name::folded(it)).collect();
-            let there = if_there(api.api.subscriptions(&topic.name).await)?.unwrap_or_default();
+            let there = if_there(api.subscriptions(&topic.name).await)?.unwrap_or_default();
             let names = there.into_iter().map(|one| one.name);
             let others = names.filter(|name| !kept.contains(&name::folded(name)));
             doomed.extend(
@@ -63,7 +63,7 @@ impl Declared {
         }
         if prune == Prune::Topics {
             let kept: BTreeSet<_> = self.topics.iter().map(|it| name::folded(&it.name)).collect();
-            let names = api.api.topics().await?.into_iter().map(|topic| topic.name);
+            let names = api.topics().await?.into_iter().map(|topic| topic.name);
             let others = names.filter(|name| !kept.contains(&name::folded(name)));
             doomed.extend(others.map(|topic| Doomed { topic, subscription: None }));
         }
@@ -101,8 +101,8 @@ impl Pruned {
         let mut refused = Vec::new();
         for one in &self.0 {
             let deleted = match &one.subscription {
-                Some(name) => api.api.delete_subscription(&one.topic, name).await,
-                None => api.api.delete_topic(&one.topic).await,
+                Some(name) => api.delete_subscription(&one.topic, name).await,
+                None => api.delete_topic(&one.topic).await,
             };
             match deleted {
                 Ok(_) => made.outcomes.push((one.path(), Outcome::Deleted)),

@@ -30,7 +30,7 @@ pub async fn of_topic(
     api: &ManageApi,
     topic: &str,
 ) -> anyhow::Result<Vec<(EventSubscription, Option<Health>)>> {
-    let (all, healths) = tokio::try_join!(api.api.subscriptions(topic), api.api.healths(topic))?;
+    let (all, healths) = tokio::try_join!(api.subscriptions(topic), api.healths(topic))?;
     Ok(joined(all, healths))
 }
 
@@ -174,11 +174,11 @@ fn describe_reasons(reasons: &BTreeMap<String, u64>) -> String {
 pub async fn of_all(api: &ManageApi, topic: Option<&str>) -> anyhow::Result<Vec<Report>> {
     let topics = match topic {
         Some(topic) => vec![lookup::spelled(api, topic).await],
-        None => api.api.topics().await?.into_iter().map(|topic| topic.name).collect(),
+        None => api.topics().await?.into_iter().map(|topic| topic.name).collect(),
     };
     let mut found = Vec::new();
     for topic in topics {
-        let healths = api.api.healths(&topic).await?.into_iter();
+        let healths = api.healths(&topic).await?.into_iter();
         found.extend(healths.map(|one| Report::of(topic.clone(), one.name, one.health)));
     }
     Ok(found)

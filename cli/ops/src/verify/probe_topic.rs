@@ -40,7 +40,7 @@ const REMOVALS_MAX: u32 = 15;
 
 /// Lists the probe topics that earlier runs left behind.
 pub(super) async fn leftovers(api: &ManageApi) -> anyhow::Result<Vec<String>> {
-    let names = api.api.topics().await?.into_iter().map(|topic| topic.name);
+    let names = api.topics().await?.into_iter().map(|topic| topic.name);
     Ok(names.filter(|name| is_probe(name)).collect())
 }
 
@@ -62,11 +62,11 @@ pub(super) async fn remove(api: &ManageApi, topic: &str) -> anyhow::Result<()> {
         let refusal = error.downcast_ref::<Refusal>();
         refusal.is_some_and(|it| matches!(it.status, 400 | 404 | 409) && !is_redriven(it))
     };
-    match api.api.purge_dead_letters(topic, REFUSED, &all, |_| {}).await {
+    match api.purge_dead_letters(topic, REFUSED, &all, |_| {}).await {
         Err(error) if !has_none(&error) => return Err(error.context("its dead letters")),
         _ => {}
     }
-    if_there(api.api.delete_topic(topic).await).map(drop)
+    if_there(api.delete_topic(topic).await).map(drop)
 }
 
 pub(super) struct ProbeTopic {
@@ -82,7 +82,7 @@ impl ProbeTopic {
     ) -> anyhow::Result<Self> {
         let name = format!("{PREFIX}{run}");
         let created = async {
-            let topic = api.api.put_topic(&name, &TopicInput::default()).await?.document;
+            let topic = api.put_topic(&name, &TopicInput::default()).await?.document;
             Publisher::connect(&topic, api, target).await
         };
         match created.await {
@@ -131,7 +131,7 @@ impl ProbeTopic {
         });
         let properties = Some(EventSubscriptionSettings { filter, ..settings });
         let input = EventSubscriptionInput { properties };
-        let created = api.api.put_subscription(&self.name, name, &input).await;
+        let created = api.put_subscription(&self.name, name, &input).await;
         created.with_context(|| format!("the event subscription {name} was refused")).map(drop)
     }
 

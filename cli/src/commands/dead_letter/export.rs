@@ -218,7 +218,7 @@ async fn whole(
         return Ok(Owned { document, owner });
     }
     let (SubscriptionArgs { topic, subscription }, id) = (&owner, &document.id);
-    let read = api.api.dead_letter(topic, subscription, id).await;
+    let read = api.dead_letter(topic, subscription, id).await;
     let document = read.with_context(|| format!("{owner}: the dead letter {id}"))?;
     Ok(Owned { document, owner })
 }

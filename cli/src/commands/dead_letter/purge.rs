@@ -185,7 +185,7 @@ impl Plan {
             let SubscriptionArgs { topic, subscription } = &owner;
             let mut sum = DeadLettersPurged::default();
             let take = |answer: &DeadLettersPurged| add(&mut sum, answer);
-            let done = api.api.purge_dead_letters(topic, subscription, choice, take).await;
+            let done = api.purge_dead_letters(topic, subscription, choice, take).await;
             purged.note(owner.to_string(), sum, done.map(|_| ()));
         }
         purged

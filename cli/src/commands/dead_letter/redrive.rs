@@ -130,7 +130,7 @@ impl RedriveArguments {
             return Ok(None);
         }
         let Some(id) = &self.resume else { return Ok(Some(self.target(of))) };
-        let job = api.api.redrive_job(&of.topic, &of.subscription, id).await?;
+        let job = api.redrive_job(&of.topic, &of.subscription, id).await?;
         Ok((!job.dry_run).then(|| goal(&job)))
     }
 
@@ -249,15 +249,15 @@ async fn begin(
     let SubscriptionArgs { topic, subscription } = of;
     if let Some(id) = &arguments.resume {
         let pace = ResumeInput { events_per_second: arguments.rate };
-        return api.api.resume_redrive(topic, subscription, id, &pace).await;
+        return api.resume_redrive(topic, subscription, id, &pace).await;
     }
     if let Some(id) = &arguments.follow {
-        return api.api.redrive_job(topic, subscription, id).await;
+        return api.redrive_job(topic, subscription, id).await;
     }
     let asked = arguments.input(now);
-    match api.api.redrive(topic, subscription, &asked).await {
+    match api.redrive(topic, subscription, &asked).await {
         Err(error) if error.downcast_ref::<Refusal>().is_some_and(|it| it.status == 409) => {
-            let jobs = api.api.redrives(topic, subscription).await?;
+            let jobs = api.redrives(topic, subscription).await?;
             let runs = |job: &Redrive| job.status == JobStatus::Running && !job.dry_run;
             let Some(job) = jobs.into_iter().find(runs) else { return Err(error) };
             let id = job.id;
@@ -335,7 +335,7 @@ async fn follow(
     while job.status == JobStatus::Running {
         show(&step, &job, &mut has_total);
         sleep(LOOK_AGAIN).await;
-        match api.api.redrive_job(topic, subscription, &id).await {
+        match api.redrive_job(topic, subscription, &id).await {
             Ok(read) => (job, failed) = (read, 0),
             Err(error) if failed == FAILED_LOOKS_MAX => return Err(error),
             Err(_) => failed += 1,
@@ -343,7 +343,7 @@ async fn follow(
         let is_sending = job.status == JobStatus::Running && job.phase == JobPhase::Sending;
         let Some(target) = watched.as_ref().filter(|_| is_sending) else { continue };
         let Some(refused) = refused_by(api, target).await else { continue };
-        match api.api.cancel_redrive(topic, subscription, &id).await {
+        match api.cancel_redrive(topic, subscription, &id).await {
             // One that has just ended stays as it is.
             Ok(canceled) => {
                 if canceled.status == JobStatus::Canceled {
@@ -372,7 +372,7 @@ async fn refused_by(
     api: &ManageApi,
     SubscriptionArgs { topic, subscription }: &SubscriptionArgs,
 ) -> Option<String> {
-    let health = api.api.health(topic, subscription).await.ok()?;
+    let health = api.health(topic, subscription).await.ok()?;
     refusal_by_probation(topic, subscription, &health)
 }
 

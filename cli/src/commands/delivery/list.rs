@@ -142,7 +142,7 @@ async fn first(
         found.push(Listed { delivery, topic, event_subscription });
         ControlFlow::Continue(())
     };
-    let read = api.api.each_delivery(&of.topic, &of.subscription, take).await;
+    let read = api.each_delivery(&of.topic, &of.subscription, take).await;
     let is_all = match chosen.scope.subscription {
         Some(_) => read?,
         // An event subscription that was deleted just now has none.
@@ -156,7 +156,7 @@ async fn rest(api: &ManageApi, whose: &[Waits], shown: u64) -> anyhow::Result<Mo
     for Waits { of, health } in whose {
         let health = match health {
             Some(health) => Some(health.clone()),
-            None => if_there(api.api.health(&of.topic, &of.subscription).await)?,
+            None => if_there(api.health(&of.topic, &of.subscription).await)?,
         };
         if let Some(Health { waiting_deliveries: waiting, .. }) = health {
             sum += waiting.count as u64;
@@ -175,11 +175,11 @@ async fn whose(api: &ManageApi, chosen: &Chosen) -> anyhow::Result<Vec<Waits>> {
     }
     let topics = match topic {
         Some(topic) => vec![spelled(api, topic).await],
-        None => api.api.topics().await?.into_iter().map(|topic| topic.name).collect(),
+        None => api.topics().await?.into_iter().map(|topic| topic.name).collect(),
     };
     let mut found = Vec::new();
     for name in topics {
-        let all = api.api.healths(&name).await;
+        let all = api.healths(&name).await;
         // It may have been deleted since the topics were listed.
         let all = if topic.is_some() { Some(all?) } else { if_there(all)? };
         for one in all.unwrap_or_default() {

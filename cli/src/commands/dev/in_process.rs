@@ -43,7 +43,7 @@ pub(super) async fn connection(
         ca_file: ca_file.map(Path::to_owned),
         topics: Default::default(),
     };
-    for Topic { name, properties, .. } in api.api.topics().await? {
+    for Topic { name, properties, .. } in api.topics().await? {
         let keys = key_list(&api.keys(&name).await?);
         connection.topics.insert(name, TopicConnection { endpoint: properties.endpoint, keys });
     }

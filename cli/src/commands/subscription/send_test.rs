@@ -43,7 +43,7 @@ pub(super) async fn run(
             RawValue::from_string(made(schema, clock::random_id())?.to_string())?
         }
     };
-    let sent = api.api.send_test_event(topic, name, &event).await?;
+    let sent = api.send_test_event(topic, name, &event).await?;
     output.tell(&sent, told);
     let hint = match arguments.event {
         Some(_) => "",

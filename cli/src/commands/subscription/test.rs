@@ -69,7 +69,7 @@ pub(super) async fn run(arguments: TestArguments, common: &Common) -> anyhow::Re
             let api = common.target.resolve()?.manage_api().await?;
             let name = arguments.subscription.as_deref();
             let filter = Filter { name, properties: properties_of(&document) };
-            let answer = api.api.test_subscription(topic, &filter, &events).await?;
+            let answer = api.test_subscription(topic, &filter, &events).await?;
             if let Ok(topic) = api.topic(topic).await {
                 let saved = match name {
                     Some(name) => api.subscription(&topic.name, name).await.ok(),

@@ -22,7 +22,7 @@ pub async fn forget(api: &ManageApi) -> anyhow::Result<()> {
     let has_cases = |topic: &str| CASES.iter().any(|case| case.topic == topic);
     let all = subscriptions(api, has_cases).await?;
     let own = all.iter().filter(|(topic, name)| is_own(topic, name));
-    try_join_all(own.map(|(topic, name)| api.api.delete_subscription(topic, name))).await.map(drop)
+    try_join_all(own.map(|(topic, name)| api.delete_subscription(topic, name))).await.map(drop)
 }
 
 /// Returns an event subscription that is not the demonstration's, as `topic/name`: it might get events that
@@ -38,9 +38,9 @@ async fn subscriptions(
     is_wanted: impl Fn(&str) -> bool,
 ) -> anyhow::Result<Vec<(String, String)>> {
     let mut found = Vec::new();
-    let topics = api.api.topics().await?.into_iter().map(|topic| topic.name);
+    let topics = api.topics().await?.into_iter().map(|topic| topic.name);
     for topic in topics.filter(|name| is_wanted(name)) {
-        let of_it = api.api.subscriptions(&topic).await?;
+        let of_it = api.subscriptions(&topic).await?;
         found.extend(of_it.into_iter().map(|one| (topic.clone(), one.name)));
     }
     Ok(found)

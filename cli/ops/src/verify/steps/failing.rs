@@ -166,7 +166,7 @@ impl Trial<'_> {
         let give_up = Instant::now() + really;
         loop {
             let all = PurgeDeadLettersInput::default();
-            let letters = self.api.api.dead_letters(self.topic.name(), REFUSED, &all, 1).await?;
+            let letters = self.api.dead_letters(self.topic.name(), REFUSED, &all, 1).await?;
             if let Some(letter) = letters.into_iter().next() {
                 return Ok(letter);
             }
@@ -182,7 +182,7 @@ impl Trial<'_> {
         let goal = RedriveTarget { topic: None, event_subscription: Some(MENDED.to_owned()) };
         let input = RedriveInput { target: Some(goal), ..RedriveInput::default() };
         let begun_ms = clock::now_ms();
-        let id = self.api.api.redrive(self.topic.name(), REFUSED, &input).await?.id.to_string();
+        let id = self.api.redrive(self.topic.name(), REFUSED, &input).await?.id.to_string();
         let is_there = |seen: &[Received]| !of(seen, MENDED).is_empty();
         let seen = webhook.until(Instant::now() + ARRIVED_MAX + WORK_MAX, is_there).await;
         let Some(arrived) = of(&seen, MENDED).first().copied() else {
@@ -199,7 +199,7 @@ impl Trial<'_> {
     }
 
     async fn redrive_job(&self, id: &str) -> anyhow::Result<Redrive> {
-        self.api.api.redrive_job(self.topic.name(), REFUSED, id).await
+        self.api.redrive_job(self.topic.name(), REFUSED, id).await
     }
 
     async fn completed(&self, id: &str) -> anyhow::Result<Redrive> {
@@ -236,7 +236,7 @@ impl Trial<'_> {
             "{requests} attempts, expected 1: the answer after {LATE_ANSWER_S} s did not cancel the retry. \
              Late responses are heard while the queue is quiet: try again, with --only late"
         );
-        let deliveries = self.api.api.deliveries(self.topic.name(), "late").await?;
+        let deliveries = self.api.deliveries(self.topic.name(), "late").await?;
         let is_over = |status| matches!(status, DeliveryStatus::Delivered | DeliveryStatus::Ended);
         if let Some(delivery) = deliveries.iter().find(|delivery| !is_over(delivery.status)) {
             bail!("the delivery is still {}", delivery.status);
