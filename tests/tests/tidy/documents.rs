@@ -68,7 +68,8 @@ fn documents_of_the_api_are_typed() {
             _ if is_test => {}
             true if count > 0 => met.push(name),
             _ if count == 0 => {}
-            _ => problems.push(format!("{name} reads or writes JSON member by member in {count} places")),
+            _ => problems
+                .push(format!("{name} reads or writes JSON member by member in {count} places")),
         }
     }
     for (name, documents) in OTHERS.iter().filter(|(name, _)| !met.iter().any(|one| one == name)) {
