@@ -88,7 +88,7 @@ impl Shared {
         html! { input type="hidden" name="csrf" value=(self.guard.form_token()); }
     }
 
-    /// The button of a form; where nothing may be changed, what the console does not do.
+    /// Shows the button of a form or, in a read-only console, what that does not do.
     pub(super) fn button(&self, label: &str, does_not: &str) -> Markup {
         html! {
             @if self.may_change() { button { (label) } }
@@ -192,17 +192,17 @@ pub(super) fn with_query(url: &str, pairs: &[(&str, &str)]) -> String {
     }
 }
 
-/// Returns the pages above that of a topic.
+/// Returns the pages above a topic's.
 pub(super) fn above_topic() -> Vec<(String, String)> {
     vec![("/topics".to_owned(), "Topics".to_owned())]
 }
 
-/// Returns the pages above that of an event subscription.
+/// Returns the pages above an event subscription's.
 pub(super) fn above_subscription(topic: &str) -> Vec<(String, String)> {
     [above_topic(), vec![(topic_url(topic), topic.to_owned())]].concat()
 }
 
-/// Returns the pages above those of which each is about an event subscription.
+/// Returns the pages above one that belongs to an event subscription.
 pub(super) fn above(topic: &str, name: &str) -> Vec<(String, String)> {
     let own = (subscription_url(topic, name, ""), name.to_owned());
     [above_subscription(topic), vec![own]].concat()
