@@ -113,6 +113,12 @@ impl ManageApi {
         Self { api: self.api.only_if(Some(Condition::IsNew)) }
     }
 
+    /// Refuses answers with members that this command line does not know, instead of dropping them.
+    #[must_use]
+    pub fn strict(self) -> Self {
+        Self { api: self.api.strict() }
+    }
+
     /// Names the command that starts this API, for the error when it does not answer.
     #[must_use]
     pub fn started_by(mut self, command: &'static str) -> Self {

@@ -10,7 +10,6 @@ use std::{
 
 pub use gridpost_core::terminal::{hides, in_line, shown};
 use serde::Serialize;
-use serde_json::Value;
 
 /// Prints one line, or several, to standard error. A reader that went away changes nothing: what is being
 /// done may be a way back, and the exit code says what came of it.
@@ -161,11 +160,6 @@ pub fn count(number: u64, thing: &str) -> String {
 /// Writes a value, or `-` if it is missing.
 pub fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
-}
-
-/// A string member of a JSON document by its pointer, `-` when there is none.
-pub fn text_at<'a>(document: &'a Value, pointer: &str) -> &'a str {
-    document.pointer(pointer).and_then(Value::as_str).unwrap_or("-")
 }
 
 /// A text as one word of a shell. One with characters that do not show is written by their numbers, as

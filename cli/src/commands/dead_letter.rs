@@ -47,7 +47,7 @@ pub enum DeadLetterCommand {
 
         /// Maximum number to list
         #[arg(long, visible_alias = "top", value_name = "COUNT", default_value = "100",
-            value_parser = count_in::<usize>(..))]
+            value_parser = count_in::<usize>(1..))]
         limit: usize,
     },
     /// Count dead letters by reason and event type, and how many of them were not redriven

@@ -62,7 +62,7 @@ pub struct ExportArguments {
 
 /// Also fails when the folder has such files already.
 pub async fn run(arguments: &ExportArguments, common: &Common) -> anyhow::Result<()> {
-    let api = common.target.resolve()?.manage_api().await?;
+    let api = common.target.resolve()?.manage_api().await?.strict();
     let mut export = Export::read(&api, &arguments.topics, arguments.with_secrets).await?;
     if arguments.topics.is_empty() && !arguments.with_demo && is_loopback(api.base_url()) {
         leave_out_demo(&mut export);

@@ -8,7 +8,7 @@ use std::{
 
 use http::Method;
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 use url::form_urlencoded::{self, byte_serialize};
 
 use crate::{
@@ -82,6 +82,12 @@ pub enum ClientError {
     Document { method: Method, url: String, status: u16, source: serde_json::Error },
     #[error("{method} {url} answered {status} with no JSON: is it the URL of a manage API?")]
     NotJson { method: Method, url: String, status: u16, source: serde_json::Error },
+    /// The deployment is newer.
+    #[error(
+        "{url} has members that this command line does not know: {members}. What it writes would lack them: \
+         use the command line of the release that was deployed"
+    )]
+    Unknown { url: String, members: String },
     /// A signature would go with the request.
     #[error("the next page is at {link}, outside {base_url}")]
     Elsewhere { link: String, base_url: String },
@@ -124,6 +130,7 @@ pub struct Client<T> {
     base_url: String,
     transport: T,
     condition: Option<Condition>,
+    is_strict: bool,
 }
 
 /// Calls that answer one document, made by that method.
@@ -167,13 +174,26 @@ macro_rules! lists {
 impl<T: Transport> Client<T> {
     /// Makes a client of the API at that URL.
     pub fn new(base_url: &str, transport: T) -> Self {
-        Self { base_url: base_url.trim_end_matches('/').to_owned(), transport, condition: None }
+        Self {
+            base_url: base_url.trim_end_matches('/').to_owned(),
+            transport,
+            condition: None,
+            is_strict: false,
+        }
     }
 
     /// Makes changes fail unless the resource meets this condition.
     #[must_use]
     pub fn only_if(mut self, condition: Option<Condition>) -> Self {
         self.condition = condition;
+        self
+    }
+
+    /// Refuses answers with members that the types lack: what is written from such an answer would lose
+    /// settings of a newer deployment.
+    #[must_use]
+    pub fn strict(mut self) -> Self {
+        self.is_strict = true;
         self
     }
 
@@ -469,7 +489,7 @@ impl<T: Transport> Client<T> {
         self.call(Method::POST, &path, Some(with_text("{}", "event", event))).await
     }
 
-    async fn call<D: DeserializeOwned>(
+    async fn call<D: DeserializeOwned + Serialize>(
         &self,
         method: Method,
         path: &str,
@@ -478,7 +498,7 @@ impl<T: Transport> Client<T> {
         Ok(self.read(method, format!("{}{path}", self.base_url), body).await?.0)
     }
 
-    async fn read<D: DeserializeOwned>(
+    async fn read<D: DeserializeOwned + Serialize>(
         &self,
         method: Method,
         url: String,
@@ -487,7 +507,14 @@ impl<T: Transport> Client<T> {
         let request = self.request(method.clone(), url.clone(), body);
         let answer = self.transport.send(request).await?;
         match serde_json::from_str(&answer.body) {
-            Ok(document) => Ok((document, answer)),
+            Ok(document) => {
+                let members =
+                    if self.is_strict { unknown(&answer.body, &document) } else { vec![] };
+                match members.is_empty() {
+                    true => Ok((document, answer)),
+                    false => Err(ClientError::Unknown { url, members: members.join(", ") }.into()),
+                }
+            }
             Err(source) => {
                 let status = answer.status;
                 Err(match source.is_data() {
@@ -499,7 +526,7 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    async fn tagged<D: DeserializeOwned>(
+    async fn tagged<D: DeserializeOwned + Serialize>(
         &self,
         method: Method,
         path: &str,
@@ -516,7 +543,10 @@ impl<T: Transport> Client<T> {
         Ok(self.transport.send(request).await?.status != 204)
     }
 
-    async fn all<D: DeserializeOwned + Send>(&self, path: &str) -> Result<Vec<D>, T::Error> {
+    async fn all<D: DeserializeOwned + Serialize + Send>(
+        &self,
+        path: &str,
+    ) -> Result<Vec<D>, T::Error> {
         let mut found = Vec::new();
         let take = |page: List<D>| {
             found.extend(page.value);
@@ -528,7 +558,7 @@ impl<T: Transport> Client<T> {
 
     /// Repeats a request as long as its answer says where it goes on, and `take` that it does. Returns
     /// whether it came to the end.
-    async fn each<D: DeserializeOwned>(
+    async fn each<D: DeserializeOwned + Serialize>(
         &self,
         method: Method,
         path: &str,
@@ -547,7 +577,7 @@ impl<T: Transport> Client<T> {
         Err(ClientError::NoEnd { path: path.to_owned() }.into())
     }
 
-    async fn page<D: DeserializeOwned>(
+    async fn page<D: DeserializeOwned + Serialize>(
         &self,
         path: &str,
         after: Option<&str>,
@@ -571,6 +601,35 @@ impl<T: Transport> Client<T> {
             Some(rest) if rest.starts_with('/') => Ok(link),
             _ => Err(ClientError::Elsewhere { link, base_url: self.base_url.clone() }),
         }
+    }
+}
+
+/// Lists the members of an answer that its document lacks.
+fn unknown(answer: &str, document: &impl Serialize) -> Vec<String> {
+    let mut found = Vec::new();
+    if let (Ok(given), Ok(known)) = (serde_json::from_str(answer), serde_json::to_value(document)) {
+        compare("", &given, &known, &mut found);
+    }
+    found
+}
+
+fn compare(path: &str, given: &Value, known: &Value, found: &mut Vec<String>) {
+    match (given, known) {
+        (Value::Object(given), Value::Object(known)) => {
+            for (name, value) in given.iter().filter(|(_, value)| !value.is_null()) {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                match known.get(name) {
+                    Some(known) => compare(&path, value, known, found),
+                    None => found.push(path),
+                }
+            }
+        }
+        (Value::Array(given), Value::Array(known)) => {
+            for (index, (given, known)) in given.iter().zip(known).enumerate() {
+                compare(&format!("{path}[{index}]"), given, known, found);
+            }
+        }
+        _ => {}
     }
 }
 

@@ -187,6 +187,17 @@ pub fn read(document: &Value) -> Result<Settings, Problems> {
     azure::form(document).read(|document, problems| Some(read_whole(document, problems)))
 }
 
+/// Reads as much of a topic's document as follows the rules; the rest is as by default.
+pub fn read_partly(document: &Value) -> Settings {
+    let mut settings = defaults(Kind::Custom);
+    // Problems are reported by `read`.
+    drop(azure::form(document).read(|document, problems| {
+        settings = read_whole(document, problems);
+        Some(())
+    }));
+    settings
+}
+
 /// Reads a patch of an existing topic: its members replace the old ones, `null` restores the
 /// default, and the whole is checked like any document.
 pub fn read_patch(patch: &Value, existing: &topic::Topic) -> Result<Settings, Problems> {

@@ -12,7 +12,6 @@ const OTHERS: &[(&str, &str)] = &[
     ("cli/ops/src/doctor/rules.rs", "Terraform's plans"),
     ("cli/ops/src/doctor/spelling.rs", "Terraform's plans"),
     ("cli/ops/src/failure.rs", "errors of any server"),
-    ("cli/ops/src/output.rs", "any document"),
     ("cli/ops/src/publish.rs", "events"),
     ("cli/ops/src/receiver.rs", "webhooks' bodies"),
     ("cli/ops/src/rollout/aws.rs", "AWS's answers"),

@@ -8,7 +8,7 @@ use gridpost_core::endpoint::arn::AllowedResources;
 use gridpost_core::endpoint::identities::Identities;
 use gridpost_core::endpoint::secrets::{ClientSecrets, EntraClient};
 use gridpost_core::time::Timestamp;
-use gridpost_core::topic::{Changes, Kind, Topic as Stored};
+use gridpost_core::topic::{Changes, Topic as Stored};
 use uuid::Uuid;
 
 use super::{Topic, path_of};
@@ -37,9 +37,7 @@ pub fn unsaved(name: &str, settings: topic::Settings) -> Stored {
 
 /// Every problem of the topic's event subscriptions, by their paths.
 pub(super) fn problems(declared: &Topic) -> Vec<String> {
-    let settings = topic::read(&declared.document);
-    let settings = settings.unwrap_or_else(|_| topic::defaults(Kind::Custom));
-    let stored = unsaved(&declared.name, settings);
+    let stored = unsaved(&declared.name, topic::read_partly(&declared.document));
     let allowed = everything();
     let context = subscription::Context {
         topic: &stored,
@@ -79,5 +77,32 @@ fn any_secret() -> ClientSecrets {
     ClientSecrets {
         hosts: [(any(), vec![any()])].into(),
         entra: Some(EntraClient { client_id: any(), secret: any() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_event_subscriptions_of_a_refused_topic_are_of_its_kind() {
+        let policy = json!({"maxDeliveryCount": 3, "eventTimeToLive": "PT1H"});
+        let destination = json!({"endpointType": "WebHook",
+            "properties": {"endpointUrl": "https://e.example/hook"}});
+        let document = json!({"properties": {"destination": destination, "retryPolicy": policy}});
+        for (kind, count) in [("namespace", 0), ("custom", 2)] {
+            let declared = Topic {
+                name: "orders".to_owned(),
+                document: json!({"kind": kind, "properties": {"wrong": 1}}),
+                subscriptions: serde_json::Map::from_iter([(
+                    "billing".to_owned(),
+                    document.clone(),
+                )]),
+            };
+            assert_eq!(of_document(&declared).len(), 1, "{kind}");
+            assert_eq!(problems(&declared).len(), count, "{kind}: {:?}", problems(&declared));
+        }
     }
 }

@@ -61,6 +61,23 @@ fn a_token_is_read_out_of_its_link() {
 }
 
 #[tokio::test]
+async fn a_strict_client_refuses_members_that_it_does_not_know() {
+    let known = json!({"value": [topic("a")], "nextLink": null});
+    let mut newer = json!({"value": [topic("a"), topic("b")], "size": 1});
+    newer["value"][1]["properties"]["shards"] = json!(4);
+    for (answer, want) in [(&known, None), (&newer, Some("size, value[1].properties.shards"))] {
+        let client = client([("/topics", answer.clone())]);
+        assert!(client.topics().await.is_ok(), "{answer}");
+        let refused = client.strict().topics().await.err().map(|error| error.to_string());
+        match (&refused, want) {
+            (None, None) => {}
+            (Some(refused), Some(want)) => assert!(refused.contains(want), "{refused}"),
+            _ => panic!("{refused:?} in place of {want:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_is_not_a_list_says_why() {
     for (answer, want) in [
         ("<html>", "with no JSON: is it the URL"),
