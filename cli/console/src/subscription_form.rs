@@ -66,7 +66,10 @@ fn show(setting: &Setting, path: &str, document: &Document, fields: &mut Fields)
         Kind::Flag | Kind::Switch => return fields.tick(path, texts == ["true"]),
         _ if setting.is_secret() => return,
         Kind::Numbers => texts.join(", "),
-        Kind::Texts => texts.iter().map(|text| written(text)).collect::<Vec<_>>().join("\n"),
+        // An empty text may be an operand.
+        Kind::Texts | Kind::Operands => {
+            texts.iter().map(|text| written(text)).collect::<Vec<_>>().join("\n")
+        }
         Kind::Pem if texts.iter().all(is_plain) => texts.concat(),
         _ => given.map(|text| written(text)).collect::<Vec<_>>().join("\n"),
     };

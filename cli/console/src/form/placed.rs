@@ -78,7 +78,7 @@ impl Placed {
 /// that are called `properties`.
 fn field_of(target: &str) -> String {
     let target = target.trim_start_matches("$.");
-    let plain = target.replace("['", ".").replace("']", "").replace('[', ".").replace(']', "");
+    let plain = target.replace(['[', ']', '\'', '"'], ".");
     let parts = plain.split('.').filter(|part| !matches!(*part, "properties" | "$" | ""));
     parts.collect::<Vec<_>>().join(".")
 }
@@ -92,7 +92,8 @@ mod tests {
         for (target, field) in [
             ("properties.filter.advancedFilters[2].values[1]", "filter.advancedFilters.2.values.1"),
             ("properties.destination.properties.endpointUrl", "destination.endpointUrl"),
-            ("properties.retryPolicy.statusRules['404']", "retryPolicy.statusRules.404"),
+            ("properties.retryPolicy.statusRules[\"404\"]", "retryPolicy.statusRules.404"),
+            ("properties.retryPolicy.statusRules['5xx'].a", "retryPolicy.statusRules.5xx.a"),
             ("$.properties.labels", "labels"),
             ("$", ""),
         ] {

@@ -62,6 +62,23 @@ fn what_is_not_touched_is_not_changed() {
     }
 }
 
+#[test]
+fn an_empty_operand_stays_and_more_operands_than_one_are_refused() {
+    let filter = |filters: Value| json!({"properties": {"filter": {"advancedFilters": filters}}});
+    let was = filter(json!([
+        {"operatorType": "StringNotIn", "key": "data.a", "values": ["", "x"]},
+        {"operatorType": "NumberLessThan", "key": "data.b", "value": 6},
+    ]));
+    let mut fields = fields_of(&was);
+    fields.set("filter.advancedFilters.0.key", "data.z");
+    fields.set("filter.advancedFilters.1.values", "6\n7");
+    let changed = filter(json!([
+        {"operatorType": "StringNotIn", "key": "data.z", "values": ["", "x"]},
+        {"operatorType": "NumberLessThan", "key": "data.b", "value": "6, 7"},
+    ]));
+    assert_eq!(document(&fields, &was, false).0, changed);
+}
+
 /// A form sends the fields that are on its page, and no others.
 #[test]
 fn a_page_that_is_sent_as_it_is_changes_nothing() {

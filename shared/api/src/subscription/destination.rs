@@ -106,7 +106,11 @@ pub(super) fn refuse_others(form: &mut Form, context: &Context<'_>) {
     const TYPE: &str = "/properties/destination/endpointType";
     const MEMBERS: &str = "/properties/destination/properties";
     let given = form.document().pointer(TYPE).and_then(Value::as_str).unwrap_or_default();
-    let is_webhook = given.eq_ignore_ascii_case("WebHook");
+    let is_webhook = match (given, context.existing) {
+        // A patch may leave out the type that stays.
+        ("", Some(existing)) => matches!(existing.endpoint, Endpoint::WebHook { .. }),
+        _ => given.eq_ignore_ascii_case("WebHook"),
+    };
     let azure = AZURE_RESOURCES.iter().find(|(name, _)| name.eq_ignore_ascii_case(given));
     if let Some((name, instead)) = azure {
         let rule = format!("is {name}, a resource of Azure's; its counterpart here is {instead}");

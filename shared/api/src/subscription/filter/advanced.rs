@@ -90,7 +90,12 @@ pub(crate) fn operands(operator: &str, lines: &[String]) -> Option<(&'static str
         line.split(',').filter(|part| !part.trim().is_empty()).map(literal).collect()
     };
     Some(match operand(operator) {
-        Some(Operand::Number(_) | Operand::Bool(_)) => ("value", literal(lines.first()?)),
+        Some(Operand::Number(_) | Operand::Bool(_)) => match lines {
+            [] => return None,
+            [line] => ("value", literal(line)),
+            // One is taken: the handler refuses them all as one text.
+            several => ("value", several.join(", ").into()),
+        },
         Some(Operand::Numbers(_)) => ("values", lines.iter().flat_map(numbers).collect()),
         Some(Operand::Ranges(_)) => ("values", lines.iter().map(numbers).collect()),
         _ => ("values", lines.into()),

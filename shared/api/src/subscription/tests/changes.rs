@@ -96,6 +96,33 @@ fn a_secret_does_not_follow_an_endpoint_to_another_party() {
 }
 
 #[test]
+fn a_patch_may_leave_out_the_type_of_a_destination() {
+    let document =
+        webhook(json!({"endpointUrl": "https://e.example/hook", "maxEventsPerBatch": 9}));
+    let existing = stored(put(&document, None).expect("valid"));
+    let change = json!({"destination": {"properties":
+        {"onBatchFailure": "Bisect", "partialResults": true}}});
+    let changed = patch(&change, &existing).expect("of a webhook").batch_failure;
+    assert!(changed.bisects && changed.reads_results, "{changed:?}");
+    let existing = EventSubscription { batch_failure: changed, ..existing };
+    let back = json!({"destination": {"properties": {"partialResults": false}}});
+    let changed = patch(&back, &existing).expect("of a webhook").batch_failure;
+    assert!(changed.bisects && !changed.reads_results, "{changed:?}");
+    let endpoint = Endpoint::Resource(Resource {
+        kind: ResourceKind::SqsQueue,
+        arn: "arn:aws:sqs:eu-central-1:123456789012:q".parse().expect("an ARN"),
+        message_group_id: None,
+        partition_key: None,
+    });
+    let refused = patch(&change, &EventSubscription { endpoint, ..existing }).expect_err("a queue");
+    let paths: Vec<_> = refused.iter().map(|problem| problem.path.as_str()).collect();
+    assert_eq!(
+        paths,
+        ["onBatchFailure", "partialResults"].map(|name| format!("destination.properties.{name}"))
+    );
+}
+
+#[test]
 fn a_change_of_something_else_does_not_meet_bounds_that_came_later() {
     let document = webhook(json!({"endpointUrl": "https://e.example/hook"}));
     let mut existing = stored(put(&document, None).expect("valid"));
