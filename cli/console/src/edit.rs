@@ -73,8 +73,8 @@ pub(super) async fn save(
     let status = failure::status(&error);
     if is_conflict(&error) {
         let none = Placed::default();
-        let mine = without_secrets(&mine);
-        let page = match conflict(&app, &topic, &name, &was, &mine).await {
+        let (mine, had_secrets) = without_secrets(&mine);
+        let page = match conflict(&app, &topic, &name, &was, &mine, had_secrets).await {
             Ok(page) => page,
             Err(error) => render(&app, &topic, &name, &shown(&none, None), &made::unread(&error)),
         };
@@ -92,6 +92,7 @@ async fn conflict(
     name: &str,
     was: &EventSubscriptionInput,
     mine: &Value,
+    had_secrets: bool,
 ) -> anyhow::Result<Markup> {
     let reply = app.api.subscription(topic, name).await?;
     let now = editable(&reply.document);
@@ -110,6 +111,7 @@ async fn conflict(
         div.problem role="alert" {
             (made::told(was, &now, &in_form))
             (made::lost(was, mine, &in_form))
+            @if had_secrets { p { "A secret that you have typed is not shown again: type it once more." } }
         }
     };
     Ok(render(app, topic, name, &shown, &both))

@@ -234,15 +234,17 @@ fn are_all_shown(fields: &Fields) -> bool {
     [TYPE, AUTHENTICATION].iter().all(|of_type| fields.get(&shown(of_type)) == fields.get(of_type))
 }
 
-/// A document without the secrets that were typed into it.
-pub(super) fn without_secrets(document: &Value) -> Value {
+/// Takes the secrets out that were typed into a document. Returns whether it had any.
+pub(super) fn without_secrets(document: &Value) -> (Value, bool) {
     let mut settings = Document::of(document);
+    let mut had_any = false;
     for secret in SETTINGS.iter().filter(|one| one.is_secret()) {
         if settings.has(secret.path) {
             settings.reset(secret);
+            had_any = true;
         }
     }
-    settings.into_document()
+    (settings.into_document(), had_any)
 }
 
 #[cfg(test)]
