@@ -206,8 +206,8 @@ fn list(PoisonList { value, approximate_count, is_complete }: &PoisonList) -> St
     };
     if !is_complete || *approximate_count > value.len() as u64 {
         text.push_str(&format!(
-            "\nSQS counts about {approximate_count}. It returns messages in no order, and hides for a \
-             minute those that somebody else has read: list again to see more."
+            "\nSQS counts about {approximate_count}. It returns messages in no order, and hides a \
+             message for a minute after anyone has read it: list again to see more."
         ));
     }
     text

@@ -166,7 +166,7 @@ struct Document {
 struct Properties {
     #[serde(flatten)]
     settings: TopicSettings,
-    /// As it stands in its file: the server reports each of its problems.
+    /// The file's content, unchecked: the server reports every problem in it.
     input_schema_mapping: Option<Value>,
     /// Null restores the default.
     idempotency: Option<Option<IdempotencySettings>>,

@@ -18,7 +18,7 @@ pub struct Change {
     values: Values,
 }
 
-/// The values of a member. Of a change that only secrets show, there are none.
+/// The values of a member before and after; none if they differ only in a secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 enum Values {

@@ -9,13 +9,10 @@ use gridpost_api::{
         properties_of,
         sample::{self, Of, TestInput},
     },
+    topic,
     trial::{TestResult, TestedEvent},
 };
-use gridpost_core::{
-    retry::profile::ProfileName,
-    time::Timestamp,
-    topic::{InputSchema, Kind, Topic},
-};
+use gridpost_core::topic::{InputSchema, Kind};
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 
@@ -24,7 +21,7 @@ use crate::{
     output,
     target::Common,
 };
-use gridpost_ops::{failure::Misuse, subscription::warnings};
+use gridpost_ops::{declared::trial::unsaved, failure::Misuse, subscription::warnings};
 
 /// Whose filter, and which events.
 #[derive(Args, Debug)]
@@ -103,19 +100,8 @@ fn offline(
     let Of::Document(filter) = sample else {
         anyhow::bail!(Misuse("offline there are no event subscriptions: give --file".to_owned()))
     };
-    let topic = Topic {
-        name: "topic".to_owned(),
-        kind: Kind::Custom,
-        input_schema,
-        input_schema_mapping: None,
-        disable_local_auth: false,
-        delivery_profile: ProfileName::Basic,
-        idempotency: None,
-        etag: uuid::Uuid::nil(),
-        created_at: Timestamp::from_millis(0),
-        revision: 0,
-        changes: Default::default(),
-    };
+    let settings = topic::Settings { input_schema, ..topic::defaults(Kind::Custom) };
+    let topic = unsaved("topic", settings);
     Ok(gridpost_api::trial::sample::test_text(&topic, &filter, events.get())?)
 }
 
