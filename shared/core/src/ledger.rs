@@ -8,7 +8,12 @@ use std::{collections::BTreeMap, fmt, num::ParseIntError};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{metric::PUBLISH_HOUR, subscription::SubscriptionKey, time::Timestamp};
+use crate::{
+    journal::{Count, Counted, Owner},
+    metric::PUBLISH_HOUR,
+    subscription::SubscriptionKey,
+    time::Timestamp,
+};
 
 /// The events published to one topic in one hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +51,25 @@ impl Account {
             reasons.fold(delivered.saturating_add(*waiting), |sum, one| sum.saturating_add(*one));
         let difference = i128::from(matched.saturating_add(*redriven)) - i128::from(known);
         i64::try_from(difference).unwrap_or(if difference < 0 { i64::MIN } else { i64::MAX })
+    }
+
+    /// Adds events that are counted as that; those of a topic are not in an account.
+    pub fn count(&mut self, counted: &Counted, events: u64) {
+        match counted {
+            Counted::Accepted | Counted::Unmatched | Counted::Failed(_) => {}
+            Counted::Matched => add(&mut self.matched, events),
+            Counted::Redriven => add(&mut self.redriven, events),
+            Counted::Delivered { took } => {
+                add(&mut self.delivered, events);
+                self.latencies.add(u64::try_from(took.as_millis()).unwrap_or(u64::MAX), events);
+            }
+            Counted::DeadLettered(reason) => {
+                add(self.dead_lettered.entry(reason.clone()).or_default(), events);
+            }
+            Counted::Dropped(reason) => {
+                add(self.dropped.entry(reason.clone()).or_default(), events)
+            }
+        }
     }
 
     /// Adds another account.
@@ -148,6 +172,27 @@ impl Ledger {
         }
     }
 
+    /// Adds counts.
+    pub fn count(&mut self, count: &Count) {
+        let hour = count.publish_time.hour();
+        match &count.owner {
+            Owner::Topic(topic) => {
+                let intake = self.intakes.entry((topic.clone(), hour)).or_default();
+                match count.counted {
+                    Counted::Accepted => add(&mut intake.accepted, count.events),
+                    Counted::Unmatched => add(&mut intake.unmatched, count.events),
+                    _ => {}
+                }
+            }
+            // A failed attempt is no part of an account, and makes none.
+            Owner::Subscription(_) if matches!(count.counted, Counted::Failed(_)) => {}
+            Owner::Subscription(key) => {
+                let account = self.accounts.entry((key.clone(), hour)).or_default();
+                account.count(&count.counted, count.events);
+            }
+        }
+    }
+
     pub fn wait(&mut self, key: &SubscriptionKey, published_at: Timestamp, events: u64) {
         let account = self.accounts.entry((key.clone(), published_at.hour())).or_default();
         add(&mut account.waiting, events);
@@ -192,6 +237,11 @@ impl Latencies {
     pub fn add(&mut self, took_ms: u64, events: u64) {
         let bucket = BOUNDS_MS.partition_point(|bound| *bound < took_ms);
         self.counts[bucket] = self.counts[bucket].saturating_add(events);
+    }
+
+    /// Returns the bound of the bucket of a time, in milliseconds; `None` above all bounds.
+    pub fn bound_ms(took_ms: u64) -> Option<u64> {
+        BOUNDS_MS.into_iter().find(|bound| took_ms <= *bound)
     }
 
     pub fn add_all(&mut self, others: &Self) {

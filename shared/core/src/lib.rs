@@ -35,6 +35,8 @@ pub mod metric;
 
 pub mod ledger;
 
+pub mod journal;
+
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 

@@ -12,6 +12,7 @@ mod dead_letters;
 mod deliveries;
 mod endpoints;
 pub mod guard;
+mod journal;
 mod parking;
 mod queues;
 mod topics;
@@ -34,6 +35,7 @@ pub use endpoints::{
     Attempted, EndpointClient, HANDSHAKE_BODY_BYTES_MAX, HandshakeClient, HandshakeError,
     HandshakeRequest, HandshakeResponse, Probed, ResourceChecker, ResourceClient,
 };
+pub use journal::{Journal, JournalError, JournalReader, JournalReply, Progress, Reads};
 pub use parking::{
     DueDeliveries, DuePage, PARKED_PARTITIONS, ParkedCursor, ParkedDeliveries, ParkedPage,
     ParkingLot, WakeCursor, parked_partition,

@@ -1,0 +1,87 @@
+//! The journal: entries and counts go in, answers to questions come out.
+
+use async_trait::async_trait;
+use gridpost_core::journal::{Answer, Count, Entry, Question};
+
+use super::PortError;
+
+/// Writes the journal.
+///
+/// What is given with the receipt of a message, or about a delivery, takes effect at the latest with the
+/// next write about it: with its state, its successor or the deletion of the message. So it is given before
+/// that write. A store that can commits both together; a log has it at once.
+pub trait Journal: Send + Sync {
+    /// Whether it keeps first attempts that succeed; it always counts them.
+    fn keeps_first_successes(&self) -> bool;
+
+    /// Notes an entry, and counts what follows from it. `receipt` is that of the message in hand.
+    fn note(&self, entry: Entry, receipt: Option<&str>);
+
+    /// Counts events that no entry counts, with the message in hand.
+    fn count(&self, count: Count, receipt: Option<&str>);
+
+    /// Counts what was sent. A store that commits the counts of [`Outgoing`](super::Outgoing) messages with
+    /// them has done so.
+    fn count_sent(&self, counts: &[Count]);
+}
+
+/// Answers questions from the journal.
+#[async_trait]
+pub trait JournalReader: Send + Sync {
+    /// Answers a question, or goes on after the page whose token is given.
+    ///
+    /// Where the answer takes long, `max_dollars` starts a run, if it costs no more than that; without it,
+    /// only a run that was started before is looked at. Equal questions share a run.
+    async fn ask(
+        &self,
+        question: &Question,
+        page: Option<&str>,
+        max_dollars: Option<f64>,
+    ) -> Result<JournalReply, JournalError>;
+}
+
+/// The reply to a question.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JournalReply {
+    pub reads: Reads,
+    pub progress: Progress,
+}
+
+/// What an answer reads, about.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reads {
+    pub gigabytes: f64,
+    /// U.S. dollars.
+    pub dollars: f64,
+}
+
+/// How far an answer is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress {
+    Answered(Answer),
+    Running,
+    /// It would cost more than was allowed, and was not started.
+    TooDear,
+}
+
+/// The reason why a question has no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum JournalError {
+    /// It reads more than can be answered at once; the text says how to ask for less.
+    #[error("{0}")]
+    TooMuch(String),
+    /// The token is not one of this question's.
+    #[error("the page is not one of this answer's")]
+    Page,
+    /// No run of this question is known: it was never started, or is forgotten.
+    #[error("the answer is no longer there: ask again")]
+    Forgotten,
+    /// The service refuses for now.
+    #[error("too many questions at once: ask again in some seconds")]
+    Busy,
+    /// The deployment may not read its journal; the text names what is missing.
+    #[error("{0}")]
+    Denied(String),
+    #[error(transparent)]
+    Failed(#[from] PortError),
+}
