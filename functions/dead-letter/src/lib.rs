@@ -295,7 +295,7 @@ async fn poison(context: &Context, record: Record, error: &DecodeError) -> Optio
         "a message is no ended delivery and goes to the poison queue; look at it there",
     );
     let group = poison::group(Queue::DeadLetter);
-    let message = Outgoing { body: record.body, group, delay_s: 0 };
+    let message = Outgoing::new(record.body, group, 0);
     let sent = context.sender.send(Queue::Poison, vec![message]).await.pop();
     let sent = sent.unwrap_or_else(|| Err(PortError::new("sending a message", "no answer came")));
     match sent {

@@ -94,10 +94,8 @@ async fn publish(
 ) -> Result<()> {
     let matched = topic.matcher().match_events(events, acceptance.time);
     let packed = pack(&matched.matches, events, acceptance, notifier.queue_message_bytes_max);
-    let message = |one: &UnsentDelivery<'_>| Outgoing {
-        body: packed.encode(one),
-        group: one.recipient.key.to_string(),
-        delay_s: 0,
+    let message = |one: &UnsentDelivery<'_>| {
+        Outgoing::new(packed.encode(one), one.recipient.key.to_string(), 0)
     };
     for one in packed.unsent().filter(|one| one.claimed) {
         let object = claim::encode(packed.delivery(&one).events());

@@ -103,7 +103,7 @@ mod tests {
         }
         assert_eq!(deployment.injector.made(), 3, "so often SQS is asked");
         // One that is delayed is not in flight.
-        let later = Outgoing { body: "{}".to_owned(), group: "t/s".to_owned(), delay_s: 900 };
+        let later = Outgoing::new("{}".to_owned(), "t/s".to_owned(), 900);
         queues.send(Queue::Retry(0), vec![later]).await.pop().expect("an answer").expect("sent");
         let now = Timestamp::from_millis(20_000);
         let in_flight = samples.of(Queue::Retry(0), now).await;

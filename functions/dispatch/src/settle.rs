@@ -324,7 +324,7 @@ pub async fn poison(context: &Context, record: &Record, error: &DecodeError) -> 
         "undecodable message moved to the poison queue",
     );
     let group = poison_queue::group(record.queue);
-    let message = Outgoing { body: record.body.clone(), group, delay_s: 0 };
+    let message = Outgoing::new(record.body.clone(), group, 0);
     send_one(context, Queue::Poison, message).await?;
     let queue = format!("{:?}", record.queue);
     context.meter.count(metric::POISON_COUNT, &[("Queue", &queue)], 1);

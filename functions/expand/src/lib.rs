@@ -115,11 +115,7 @@ async fn poison<T>(context: &Context, record: &Record, reason: &str) -> Result<O
         reason,
         "a message is no piece of a stored publish and goes to the poison queue; look at it there",
     );
-    let message = |body: &&str| Outgoing {
-        body: (*body).to_owned(),
-        group: poison::group(Queue::FanOut),
-        delay_s: 0,
-    };
+    let message = |body: &&str| Outgoing::new((*body).to_owned(), poison::group(Queue::FanOut), 0);
     send_each(&*context.sender, Queue::Poison, vec![record.body.as_str()], message).await?;
     context.meter.count(metric::POISON_COUNT, &[("Queue", "FanOut")], 1);
     Ok(None)

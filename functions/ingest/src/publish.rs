@@ -107,18 +107,15 @@ pub async fn enqueue_wave(
     wave: &[UnsentDelivery<'_>],
 ) -> Result<()> {
     store_events(sink.payloads, packed, wave).await?;
-    let message = |one: &&UnsentDelivery<'_>| Outgoing {
-        body: packed.encode(one),
-        group: one.recipient.key.to_string(),
-        delay_s: 0,
+    let message = |one: &&UnsentDelivery<'_>| {
+        Outgoing::new(packed.encode(one), one.recipient.key.to_string(), 0)
     };
     send_each(sink.sender, Queue::Dispatch, wave.iter().collect(), message).await
 }
 
 /// Sends pieces of a stored publish to the fan-out queue, whose fair-queue groups are topics.
 pub async fn send_pieces(sink: DeliverySink<'_>, topic: &str, pieces: Vec<Piece>) -> Result<()> {
-    let message =
-        |piece: &Piece| Outgoing { body: piece.encode(), group: topic.to_owned(), delay_s: 0 };
+    let message = |piece: &Piece| Outgoing::new(piece.encode(), topic.to_owned(), 0);
     send_each(sink.sender, Queue::FanOut, pieces, message).await
 }
 

@@ -267,10 +267,8 @@ async fn refuse<'m>(
     if refused.is_empty() {
         return Vec::new();
     }
-    let message = |(message, _): &(&SourceMessage, Refusal)| Outgoing {
-        body: message.body.clone(),
-        group: "refused".to_owned(),
-        delay_s: 0,
+    let message = |(message, _): &(&SourceMessage, Refusal)| {
+        Outgoing::new(message.body.clone(), "refused".to_owned(), 0)
     };
     let outgoing = refused.iter().map(message).collect();
     let mut answers = context.sender.send(Queue::Poison, outgoing).await.into_iter();

@@ -148,8 +148,7 @@ async fn replaced(context: &Context, record: &Record) -> bool {
         return false;
     }
     let (body, group) = (record.body.clone(), "redrive".to_owned());
-    let sent =
-        context.sender.send(Queue::Redrive, vec![Outgoing { body, group, delay_s: 0 }]).await;
+    let sent = context.sender.send(Queue::Redrive, vec![Outgoing::new(body, group, 0)]).await;
     sent.into_iter().all(|sent| sent.is_ok())
 }
 
@@ -460,12 +459,12 @@ async fn outgoing(context: &Context, delivery: &Delivery) -> Result<Outgoing> {
     let group = delivery.subscription.to_string();
     let body = delivery.encode();
     if body.len() + HEADROOM_BYTES <= context.queue_message_bytes_max {
-        return Ok(Outgoing { body, group, delay_s: 0 });
+        return Ok(Outgoing::new(body, group, 0));
     }
     let object = claim::encode(delivery.events());
     context.payloads.put(&claim::key(delivery.id), object).await?;
     let body = delivery.clone().into_claimed().encode();
-    Ok(Outgoing { body, group, delay_s: 0 })
+    Ok(Outgoing::new(body, group, 0))
 }
 
 #[cfg(test)]

@@ -122,8 +122,7 @@ fn insert(fixture: &Deployment, job: Job) {
 /// Sends the job's message.
 async fn tick(fixture: &Deployment) {
     let (body, group) = (RedriveMessage::of(&job(fixture)).encode(), "t/s".to_owned());
-    let sent =
-        fixture.queues.send(Queue::Redrive, vec![Outgoing { body, group, delay_s: 0 }]).await;
+    let sent = fixture.queues.send(Queue::Redrive, vec![Outgoing::new(body, group, 0)]).await;
     assert!(sent.iter().all(Result::is_ok), "{sent:?}");
 }
 

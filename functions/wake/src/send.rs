@@ -124,10 +124,12 @@ async fn send_batch(
     if now >= times.begin_until {
         return batch.into_iter().map(|parked| SendResult::Kept(parked, None)).collect();
     }
-    let messages = batch.iter().map(|parked| Outgoing {
-        body: parked.body.clone(),
-        group: parked.group.clone(),
-        delay_s: parking::delay_s(parked.due.since(now)),
+    let messages = batch.iter().map(|parked| {
+        Outgoing::new(
+            parked.body.clone(),
+            parked.group.clone(),
+            parking::delay_s(parked.due.since(now)),
+        )
     });
     let call = context.sender.send(queue, messages.collect());
     let answers = match times.answered_until {

@@ -319,7 +319,7 @@ mod tests {
     }
 
     fn message(bytes: usize) -> Outgoing {
-        Outgoing { body: "x".repeat(bytes), group: "t/s".to_owned(), delay_s: 0 }
+        Outgoing::new("x".repeat(bytes), "t/s".to_owned(), 0)
     }
 
     #[test]

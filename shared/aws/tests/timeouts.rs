@@ -49,7 +49,7 @@ async fn a_call_to_sqs_that_is_never_answered_ends() {
     let clients = clients_of_silence().await;
     let dispatch = "http://127.0.0.1/0/dispatch".to_owned();
     let queues = SqsQueues::new(clients.sqs(), QueueUrls { dispatch, ..QueueUrls::default() });
-    let message = Outgoing { body: "{}".to_owned(), group: "g".to_owned(), delay_s: 0 };
+    let message = Outgoing::new("{}".to_owned(), "g".to_owned(), 0);
     let sent = async { queues.send(Queue::Dispatch, vec![message]).await.remove(0) };
     fails(sent).await;
 }

@@ -84,7 +84,7 @@ async fn send(stores: Embedded, sent: Arc<AtomicUsize>, messages: usize) {
     let queues = stores.queues();
     while sent.fetch_add(1, Ordering::Relaxed) < messages {
         let body = "x".repeat(BODY_BYTES);
-        let message = Outgoing { body, group: "t/s".to_owned(), delay_s: 0 };
+        let message = Outgoing::new(body, "t/s".to_owned(), 0);
         let answers = queues.send(Queue::Dispatch, vec![message]).await;
         answers.into_iter().for_each(|answer| answer.expect("it is sent"));
     }

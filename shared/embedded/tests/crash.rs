@@ -77,7 +77,7 @@ async fn write(stores: Embedded, round: usize, writer: usize) {
     let (queues, tables) = (stores.queues(), stores.tables());
     for number in 0_u128.. {
         let name = format!("{round}.{writer}.{number}");
-        let message = Outgoing { body: name.clone(), group: "t/s".to_owned(), delay_s: 0 };
+        let message = Outgoing::new(name.clone(), "t/s".to_owned(), 0);
         let answers = queues.send(RETRY, vec![message]).await;
         if answers[0].is_ok() {
             say(&format!("sent {name}"));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gridpost_core::{delivery::queue::Queue, poison::Poisoned, time::Timestamp};
+use gridpost_core::{delivery::queue::Queue, journal::Count, poison::Poisoned, time::Timestamp};
 
 use crate::Result;
 
@@ -16,6 +16,20 @@ pub struct Outgoing {
     pub group: String,
     /// Seconds until it may be received: 0 to 900.
     pub delay_s: u32,
+    /// Counts that take effect if it is sent. SQS knows none: see [`Journal::count_sent`](crate::Journal).
+    pub counts: Vec<Count>,
+}
+
+impl Outgoing {
+    /// Makes a message that counts nothing.
+    pub fn new(body: String, group: String, delay_s: u32) -> Self {
+        Self { body, group, delay_s, counts: Vec::new() }
+    }
+
+    #[must_use]
+    pub fn counting(self, counts: Vec<Count>) -> Self {
+        Self { counts, ..self }
+    }
 }
 
 /// Puts messages into queues.

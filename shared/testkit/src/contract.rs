@@ -113,7 +113,7 @@ pub fn messages(count: usize) -> Vec<Outgoing> {
 
 /// A message of that body and delay.
 pub fn message(body: &str, delay_s: u32) -> Outgoing {
-    Outgoing { body: body.to_owned(), group: "t/s".to_owned(), delay_s }
+    Outgoing::new(body.to_owned(), "t/s".to_owned(), delay_s)
 }
 
 /// A parked delivery that is due in minute 1.

@@ -207,11 +207,8 @@ async fn late_responses_are_heard_while_the_lane_is_quiet() {
     for (visible, heard) in [(0, true), (10, true), (11, false)] {
         let mut fixture = Fixture::new(None);
         fixture.answers_after = Duration::from_secs(40);
-        let others = (100..100 + visible).map(|number| Outgoing {
-            body: delivery(number).encode(),
-            group: "orders/billing".to_owned(),
-            delay_s: 0,
-        });
+        let others = (100..100 + visible)
+            .map(|number| Outgoing::new(delivery(number).encode(), "orders/billing".to_owned(), 0));
         fixture.deployment.queues.send(Queue::Dispatch, others.collect()).await;
         fixture.receive(Queue::Dispatch, &[delivery(1)]).await;
         let states = fixture.deployment.tables.states();

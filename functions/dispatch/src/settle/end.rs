@@ -111,7 +111,7 @@ async fn dead_letter_or_drop(
         body = text_of(&ended)?;
     }
     let group = loaded.subscription().key.to_string();
-    let message = Outgoing { body, group, delay_s: context.settings.dead_letter_delay_s };
+    let message = Outgoing::new(body, group, context.settings.dead_letter_delay_s);
     send_one(context, Queue::DeadLetter, message).await?;
     log(delivery, reason, "ended undelivered, goes to its dead-letter destination");
     Ok(())

@@ -150,7 +150,7 @@ async fn successor(
     delivery.due = due;
     let body = payload::fitting(context, delivery).await?;
     let group = loaded.subscription().key.to_string();
-    Ok(Outgoing { body, group, delay_s: parking::delay_s(left) })
+    Ok(Outgoing::new(body, group, parking::delay_s(left)))
 }
 
 async fn to_retry_queue(

@@ -320,7 +320,7 @@ async fn carry_out(
         }
         Err(_) => (one.parked.body.clone(), wanted),
     };
-    let outgoing = Outgoing { body, group: one.parked.group.clone(), delay_s: delay_s(context) };
+    let outgoing = Outgoing::new(body, one.parked.group.clone(), delay_s(context));
     send_back(context, super::retry_queue(context, &one.parked)?, outgoing).await?;
     context.parking.remove(&one.parked).await?;
     Ok(status)

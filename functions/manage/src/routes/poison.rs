@@ -364,7 +364,7 @@ async fn resend_one(
             .delivery()
             .map_or_else(|| "unreadable".to_owned(), |it| it.subscription.to_string()),
     };
-    let outgoing = Outgoing { body: message.body.clone(), group, delay_s: 0 };
+    let outgoing = Outgoing::new(message.body.clone(), group, 0);
     send_back(context, queue, outgoing).await?;
     tracing::info!(
         message.id = %message.id,

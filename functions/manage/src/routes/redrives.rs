@@ -157,7 +157,7 @@ async fn tick(context: &Context, job: &Job) -> Result<(), PortError> {
     let (now, pace) = (context.clock.now(), context.clock.pace());
     let delay_s = parking::delay_s(job.begins_at(pace).since(now));
     let (body, group) = (RedriveMessage::of(job).encode(), job.subscription.to_string());
-    send_back(context, Queue::Redrive, Outgoing { body, group, delay_s }).await
+    send_back(context, Queue::Redrive, Outgoing::new(body, group, delay_s)).await
 }
 
 /// A page of the event subscription's redrive jobs, the newest first

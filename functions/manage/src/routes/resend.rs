@@ -130,7 +130,7 @@ async fn send_parked(context: &Context, parked: &Parked) -> Result<(), PortError
     let delivery = Delivery::decode(&parked.body);
     let body = delivery.map_or_else(|_| parked.body.clone(), |it| it.due_at(now).encode());
     let delay_s = super::parked::delay_s(context);
-    let outgoing = Outgoing { body, group: parked.group.clone(), delay_s };
+    let outgoing = Outgoing::new(body, parked.group.clone(), delay_s);
     super::send_back(context, super::retry_queue(context, parked)?, outgoing).await?;
     context.parking.remove(parked).await
 }

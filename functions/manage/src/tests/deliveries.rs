@@ -305,11 +305,7 @@ async fn a_resend_reaches_a_delivery_where_it_can_be_reached() {
         let queue = Queue::Retry(usize::try_from(uid % 4).expect("small"));
         let queues = &fixture.deployment.queues;
         let (group, text) = ("demo/s-1".to_owned(), poison::delivery(7).encode());
-        queues
-            .send(queue, vec![Outgoing { body: text, group, delay_s: 0 }])
-            .await
-            .remove(0)
-            .expect("sent");
+        queues.send(queue, vec![Outgoing::new(text, group, 0)]).await.remove(0).expect("sent");
         let hidden = queues.receive(queue, 1).await.remove(0);
         let receipt = Some(hidden.receipt.clone());
         fixture.put_state(DeliveryState { receipt, ..waiting(&fixture, 7) });

@@ -79,7 +79,7 @@ async fn an_entry_that_failed_is_a_message_that_was_not_sent() {
 #[tokio::test(start_paused = true)]
 async fn a_message_is_sent_with_its_group_and_its_delay() {
     let replay = Replay::of([batch(&[0, 1], &[])]);
-    let message = |delay_s| Outgoing { body: "b".to_owned(), group: "t/s".to_owned(), delay_s };
+    let message = |delay_s| Outgoing::new("b".to_owned(), "t/s".to_owned(), delay_s);
     let sent = queues(&replay).send(Queue::Dispatch, vec![message(0), message(900)]).await;
     assert!(sent.iter().all(Result::is_ok), "{sent:?}");
     let asked = replay.asked().remove(0);

@@ -155,7 +155,7 @@ async fn a_send_that_fills_the_disk_leaves_no_message() {
     let options = Options { folder: Some(folder.path().to_owned()), ..Options::default() };
     let queues = Queues::open(&database, Arc::new(Still), &options).expect("queues");
     database.write("limit", |connection| limit(connection, 20)).await.expect("a limit");
-    let message = |bytes| Outgoing { body: "x".repeat(bytes), group: "g".to_owned(), delay_s: 0 };
+    let message = |bytes| Outgoing::new("x".repeat(bytes), "g".to_owned(), 0);
     // After the rollback there is room for the last two.
     let sizes = [1_000, 200_000, 1_000, 1_000];
     let answers = queues.send(Queue::Dispatch, sizes.map(message).into()).await;

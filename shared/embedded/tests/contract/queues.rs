@@ -10,8 +10,7 @@ use super::fixture::Fixture;
 const DISPATCH: Queue = Queue::Dispatch;
 
 async fn send(fixture: &Fixture, queue: Queue, bodies: &[&str]) {
-    let message =
-        |body: &&str| Outgoing { body: (*body).to_owned(), group: "t/s".to_owned(), delay_s: 0 };
+    let message = |body: &&str| Outgoing::new((*body).to_owned(), "t/s".to_owned(), 0);
     let answers = fixture.stores.queues().send(queue, bodies.iter().map(message).collect()).await;
     assert!(answers.iter().all(Result::is_ok), "{answers:?}");
 }

@@ -149,11 +149,7 @@ async fn only_messages_that_crash_the_process_become_poison() {
         49 | 52 => "hangs",
         _ => "fine",
     };
-    let messages = (0..100).map(|number| Outgoing {
-        body: body(number).to_owned(),
-        group: "g".to_owned(),
-        delay_s: 0,
-    });
+    let messages = (0..100).map(|number| Outgoing::new(body(number).to_owned(), "g".to_owned(), 0));
     let sent = stores.queues().send(Queue::Dispatch, messages.collect()).await;
     assert!(sent.into_iter().all(|sent| sent.is_ok()));
     drop(stores);
@@ -177,8 +173,7 @@ async fn all_suspects_are_tried_however_large_they_are() {
     let Fixture { stores, options, clock, folder: _folder } = fixture;
     // Groups of eight; the first has more than one batch may have.
     let body = |number| if number < 8 { "x".repeat(1_000_000) } else { "fine".to_owned() };
-    let messages =
-        (0..80).map(|number| Outgoing { body: body(number), group: "g".to_owned(), delay_s: 0 });
+    let messages = (0..80).map(|number| Outgoing::new(body(number), "g".to_owned(), 0));
     let sent = stores.queues().send(Queue::Dispatch, messages.collect()).await;
     assert!(sent.into_iter().all(|sent| sent.is_ok()));
     for _ in 0..10 {
@@ -204,7 +199,7 @@ async fn all_suspects_are_tried_however_large_they_are() {
 #[tokio::test]
 async fn what_waited_is_a_suspect_even_if_the_clock_was_set_back() {
     let Fixture { stores, options, clock, folder: _folder } = Fixture::on_disk();
-    let message = Outgoing { body: "crashes".to_owned(), group: "g".to_owned(), delay_s: 5 };
+    let message = Outgoing::new("crashes".to_owned(), "g".to_owned(), 5);
     stores.queues().send(RETRY, vec![message]).await;
     clock.pass_s(5);
     std::mem::forget(stores.record_in_flight(&stores.receive(RETRY, 1).await.expect("received")));

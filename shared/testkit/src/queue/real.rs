@@ -37,7 +37,7 @@ impl Real {
     }
 
     pub(super) fn put(&self, queue: Queue, body: String, group: &str, delay_s: u32) {
-        let message = Outgoing { body, group: group.to_owned(), delay_s };
+        let message = Outgoing::new(body, group.to_owned(), delay_s);
         let answers = at_once(self.messages.send(queue, vec![message]));
         assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     }
