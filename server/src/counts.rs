@@ -6,11 +6,11 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use gridpost_core::metric::{
-    DEAD_LETTERED_COUNT, DELIVERY_SUCCESS_COUNT, DROPPED_EVENT_COUNT, EVENT_SUBSCRIPTION_NAME,
-    TOPIC,
+use gridpost_core::{
+    journal::{Count, Counted, Owner},
+    subscription::SubscriptionKey,
+    time::Timestamp,
 };
-use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
 /// Counts by topic and event subscription. Clones share them.
@@ -26,28 +26,22 @@ struct Totals {
 }
 
 impl Counts {
-    pub(crate) fn add(
-        &self,
-        metric: &'static str,
-        dimensions: &[(&'static str, &str)],
-        events: u64,
-    ) {
-        let of = |name| {
-            let found = dimensions.iter().find(|(own, _)| *own == name);
-            found.map(|(_, value)| (*value).to_owned())
-        };
-        let is_end =
-            [DELIVERY_SUCCESS_COUNT, DEAD_LETTERED_COUNT, DROPPED_EVENT_COUNT].contains(&metric);
-        let (true, Some(topic), Some(name)) = (is_end, of(TOPIC), of(EVENT_SUBSCRIPTION_NAME))
-        else {
+    pub(crate) fn add(&self, count: &Count) {
+        let is_end = matches!(
+            count.counted,
+            Counted::Delivered { .. } | Counted::DeadLettered(_) | Counted::Dropped(_)
+        );
+        let Owner::Subscription(SubscriptionKey { topic, name }) = &count.owner else { return };
+        if !is_end {
             return;
-        };
+        }
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let totals = counts.entry((topic, name)).or_default();
-        match metric {
-            DELIVERY_SUCCESS_COUNT => totals.delivered += events,
-            DEAD_LETTERED_COUNT => totals.dead_lettered += events,
-            _ => totals.dropped += events,
+        let totals = counts.entry((topic.clone(), name.clone())).or_default();
+        match count.counted {
+            Counted::Delivered { .. } => totals.delivered += count.events,
+            Counted::DeadLettered(_) => totals.dead_lettered += count.events,
+            Counted::Dropped(_) => totals.dropped += count.events,
+            _ => {}
         }
     }
 
@@ -71,16 +65,19 @@ mod tests {
     #[test]
     fn only_ends_of_event_subscriptions_count() {
         let counts = Counts::default();
-        let of = [(TOPIC, "orders"), (EVENT_SUBSCRIPTION_NAME, "billing"), ("Error", "x")];
-        for (metric, dimensions, events) in [
-            (DELIVERY_SUCCESS_COUNT, &of[..], 3),
-            (DELIVERY_SUCCESS_COUNT, &of[..2], 1),
-            (DEAD_LETTERED_COUNT, &of[..], 2),
-            (DROPPED_EVENT_COUNT, &of[..], 1),
-            ("DeliveryAttemptFailCount", &of[..], 9),
-            (DELIVERY_SUCCESS_COUNT, &of[..1], 9),
+        let key = SubscriptionKey { topic: "orders".to_owned(), name: "billing".to_owned() };
+        let (orders, billing) = (Owner::Topic(key.topic.clone()), Owner::Subscription(key));
+        for (owner, counted, events) in [
+            (&billing, "delivered/50", 3),
+            (&billing, "delivered/", 1),
+            (&billing, "deadLettered/x", 2),
+            (&billing, "dropped/x", 1),
+            (&billing, "failed/Busy", 9),
+            (&orders, "accepted", 9),
         ] {
-            counts.add(metric, dimensions, events);
+            let counted = counted.parse().expect("it is counted");
+            let (owner, publish_time) = (owner.clone(), Timestamp::default());
+            counts.add(&Count { owner, publish_time, counted, events, once: None });
         }
         let now = Timestamp::from_millis(1_795_248_000_000);
         let want = json!({"now": "2026-11-21T08:00:00.000Z", "speed": 60, "value": [{

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use gridpost_core::{metric::DELIVERY_SUCCESS_COUNT, time::Timestamp};
-use gridpost_ports::Meter;
+use async_trait::async_trait;
+use gridpost_core::{
+    journal::{Count, Entry},
+    time::Timestamp,
+};
+use gridpost_ports::{Journal, Meter, PortError};
 use gridpost_runtime::telemetry::EmbeddedMeter;
 
 use crate::{counts::Counts, log::Log};
@@ -18,39 +22,18 @@ pub(crate) struct LogMeter {
 impl LogMeter {
     /// Counts for the function of that name, and the ends of events in `counts`.
     pub(crate) fn of(function: &'static str, log: Log, counts: Counts) -> Self {
-        Self { counted: EmbeddedMeter::default(), function, log, counts }
+        let counted = EmbeddedMeter::default().logging_first_successes();
+        Self { counted, function, log, counts }
     }
 }
 
 impl Meter for LogMeter {
     fn count(&self, metric: &'static str, dimensions: &[(&'static str, &str)], by: u64) {
-        self.counted.count(metric, dimensions, by);
+        Meter::count(&self.counted, metric, dimensions, by);
     }
 
     fn measure(&self, metric: &'static str, dimensions: &[(&'static str, &str)], took: Duration) {
         self.counted.measure(metric, dimensions, took);
-    }
-
-    fn count_events(
-        &self,
-        metric: &'static str,
-        dimensions: &[(&'static str, &str)],
-        published_at: Timestamp,
-        by: u64,
-    ) {
-        self.counts.add(metric, dimensions, by);
-        self.counted.count_events(metric, dimensions, published_at, by);
-    }
-
-    fn count_delivered(
-        &self,
-        dimensions: &[(&'static str, &str)],
-        published_at: Timestamp,
-        took: Duration,
-        by: u64,
-    ) {
-        self.counts.add(DELIVERY_SUCCESS_COUNT, dimensions, by);
-        self.counted.count_delivered(dimensions, published_at, took, by);
     }
 
     fn flush(&self, now: Timestamp) {
@@ -62,5 +45,30 @@ impl Meter for LogMeter {
         let own = format!("{{\"function\":\"{}\",", self.function);
         let named = lines.lines().map(|line| format!("{own}{}\n", line.trim_start_matches('{')));
         self.log.write(&named.collect::<String>());
+    }
+}
+
+#[async_trait]
+impl Journal for LogMeter {
+    fn keeps_first_successes(&self) -> bool {
+        true
+    }
+
+    fn note(&self, entry: Entry, receipt: Option<&str>) {
+        entry.count().iter().for_each(|count| self.counts.add(count));
+        self.counted.note(entry, receipt);
+    }
+
+    fn count(&self, count: Count, receipt: Option<&str>) {
+        self.counts.add(&count);
+        Journal::count(&self.counted, count, receipt);
+    }
+
+    fn count_sent(&self, counts: &[Count]) {
+        self.counted.count_sent(counts);
+    }
+
+    async fn write(&self, counts: Vec<Count>) -> Result<(), PortError> {
+        self.counted.write(counts).await
     }
 }

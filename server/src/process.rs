@@ -23,7 +23,7 @@ use gridpost_expand as expand;
 use gridpost_ingest as ingest;
 use gridpost_manage as manage;
 use gridpost_ports::{
-    Clock, Configuration, Meter, PortError, ResourceChecker, ResourceClient,
+    Clock, Configuration, PortError, ResourceChecker, ResourceClient,
     authentication::{Authenticated, Tokens},
     configuration::{ConfigurationCache, Limits},
 };
@@ -218,7 +218,7 @@ fn allowed(resources_too: bool) -> Allowed {
 }
 
 impl Parts {
-    fn meter(&self, function: &'static str) -> Arc<dyn Meter> {
+    fn meter(&self, function: &'static str) -> Arc<LogMeter> {
         Arc::new(LogMeter::of(function, self.log.clone(), self.counts.clone()))
     }
 
@@ -242,6 +242,7 @@ impl Parts {
     }
 
     fn ingest(&self) -> ingest::Context {
+        let meter = self.meter("ingest");
         ingest::Context {
             clock: self.clock(),
             dice: Arc::new(SystemDice),
@@ -249,7 +250,8 @@ impl Parts {
             sender: self.store.queues(),
             payloads: self.store.payloads(),
             records: self.store.tables(),
-            meter: self.meter("ingest"),
+            meter: Arc::clone(&meter) as _,
+            journal: meter,
             latency_metrics: self.latency_metrics,
             authorization: ingest::Authorization::Keys,
             queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
@@ -270,6 +272,7 @@ impl Parts {
 
     fn dispatch(&self) -> dispatch::Context {
         let tables = self.store.tables();
+        let meter = self.meter("dispatch");
         dispatch::Context {
             clock: self.clock(),
             dice: Arc::new(SystemDice),
@@ -285,7 +288,8 @@ impl Parts {
             listeners: tables,
             client: Arc::new(self.authenticated(self.client.clone().keeping(response_bytes()))),
             resources: Arc::clone(&self.resources),
-            meter: self.meter("dispatch"),
+            meter: Arc::clone(&meter) as _,
+            journal: meter,
             settings: dispatch::Settings {
                 probation: Durations::default(),
                 retry_shards: RETRY_QUEUES,
@@ -296,7 +300,6 @@ impl Parts {
                 retry_in_flight_limit: 0,
                 queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
                 dead_letter_delay_s: DEAD_LETTER_DELAY_S,
-                log_successful_attempts: true,
                 latency_metrics: self.latency_metrics,
                 origin: default::VALIDATION_ORIGIN.to_owned(),
             },
@@ -304,13 +307,15 @@ impl Parts {
     }
 
     fn dead_letter(&self) -> dead_letter::Context {
+        let meter = self.meter("dead-letter");
         dead_letter::Context {
             clock: self.clock(),
             sender: self.store.queues(),
             receiver: self.store.queues(),
             bucket: self.store.letters(),
             payloads: self.store.payloads(),
-            meter: self.meter("dead-letter"),
+            meter: Arc::clone(&meter) as _,
+            journal: meter,
             notifier: Some(dead_letter::notify::Notifier {
                 topic: DEAD_LETTER_TOPIC.to_owned(),
                 configuration: self.cache(),
@@ -322,6 +327,7 @@ impl Parts {
     }
 
     fn redrive(&self) -> redrive::Context {
+        let meter = self.meter("redrive");
         redrive::Context {
             clock: self.clock(),
             sender: self.store.queues(),
@@ -330,13 +336,15 @@ impl Parts {
             redrives: self.store.tables(),
             configuration: self.store.tables(),
             payloads: self.store.payloads(),
-            meter: self.meter("redrive"),
+            meter: Arc::clone(&meter) as _,
+            journal: meter,
             queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
         }
     }
 
     fn manage(&self, url: &str) -> manage::Context {
         let (tables, queues) = (self.store.tables(), self.store.queues());
+        let meter = self.meter("manage");
         manage::Context {
             configuration: Arc::clone(&tables) as _,
             keys: Arc::clone(&tables) as _,
@@ -356,7 +364,8 @@ impl Parts {
             dead_letters: self.store.letters(),
             payloads: self.store.payloads(),
             redrives: tables,
-            meter: self.meter("manage"),
+            meter: Arc::clone(&meter) as _,
+            journal: meter,
             clock: self.clock(),
             dice: Arc::new(SystemDice),
             settings: manage::Settings {

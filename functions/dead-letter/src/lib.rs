@@ -22,13 +22,13 @@ use gridpost_core::{
         queue::Queue,
     },
     error::chain,
-    metric::{self, DEAD_LETTER_REASON, DROP_REASON, of},
-    poison,
+    journal::{Entry, EntryKind},
+    metric, poison,
     time::Timestamp,
 };
 use gridpost_ports::{
-    Bucket, BucketError, Clock, Meter, Outgoing, Payloads, PortError, QueueReceiver, QueueSender,
-    Record, Result,
+    Bucket, BucketError, Clock, Journal, Meter, Outgoing, Payloads, PortError, QueueReceiver,
+    QueueSender, Record, Result,
 };
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -54,6 +54,7 @@ pub struct Context {
     /// Holds events that are too large for a message.
     pub payloads: Arc<dyn Payloads>,
     pub meter: Arc<dyn Meter>,
+    pub journal: Arc<dyn Journal>,
     pub notifier: Option<notify::Notifier>,
     /// How long after its end a delivery is dropped if its destination refuses. Event Grid: 4 hours.
     pub give_up_after: Duration,
@@ -112,7 +113,7 @@ async fn store_claimed(context: &Context, record: Record, mut ended: Ended) -> V
         // A second copy: the first one was stored, or dropped and counted.
         Ok(Some(Payload::Ended)) => Vec::new(),
         Ok(None) => {
-            drop_events(context, &ended, "PayloadMissing");
+            drop_events(context, &record, &ended, "PayloadMissing");
             Vec::new()
         }
         Err(error) => {
@@ -178,16 +179,16 @@ async fn store(context: &Context, folder: Folder, ended: Vec<(Record, Ended)>) -
                 }
                 tracing::error!(bucket, key, error, "nobody will be told of dead letters");
             }
-            for (_, ended) in &ended {
+            for (record, ended) in &ended {
                 let reason = ended.reason.to_string();
-                count(context, metric::DEAD_LETTERED_COUNT, (DEAD_LETTER_REASON, &reason), ended);
+                note(context, EntryKind::DeadLettered, reason, (record, ended));
             }
             tracing::info!(bucket = folder.bucket, key, events, "dead letters written");
             Vec::new()
         }
         Err(BucketError::NotFound) => {
-            for (_, ended) in &ended {
-                drop_events(context, ended, "DeadLetterDestinationNotFound");
+            for (record, ended) in &ended {
+                drop_events(context, record, ended, "DeadLetterDestinationNotFound");
             }
             Vec::new()
         }
@@ -212,7 +213,7 @@ async fn refused(
 ) -> Option<String> {
     // Events that come late, after an outage of this function, are tried too, and more than once.
     if record.receive_count >= RECEIVES_MIN && is_given_up(context, &ended, now) {
-        drop_events(context, &ended, "DeadLetterDestinationUnavailable");
+        drop_events(context, &record, &ended, "DeadLetterDestinationUnavailable");
         return None;
     }
     hide(context, &record, &ended, now).await;
@@ -266,25 +267,22 @@ fn object_id(ended: &[(Record, Ended)]) -> Uuid {
     uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
-fn drop_events(context: &Context, ended: &Ended, reason: &str) {
-    count(context, metric::DROPPED_EVENT_COUNT, (DROP_REASON, reason), ended);
+fn drop_events(context: &Context, record: &Record, ended: &Ended, reason: &str) {
+    let Ended { delivery, destination, reason: ended_by, .. } = ended;
     tracing::error!(
-        delivery.id = %ended.delivery.id,
-        subscription = %ended.delivery.subscription,
-        bucket = ended.destination.bucket,
-        events = ended.delivery.event_count(),
-        event_ids = ended.delivery.event_ids(),
-        ended_by = %ended.reason,
-        reason,
-        "events dropped instead of dead-lettered",
+        delivery.id = %delivery.id,
+        subscription = %delivery.subscription,
+        bucket = destination.bucket,
+        %ended_by,
+        problem = reason,
+        "events can't be dead-lettered",
     );
+    note(context, EntryKind::Dropped, reason.to_owned(), (record, ended));
 }
 
-fn count(context: &Context, metric: &'static str, reason: (&'static str, &str), ended: &Ended) {
-    let delivery = &ended.delivery;
-    let [topic, name] = of(&delivery.subscription);
-    let events = delivery.event_count() as u64;
-    context.meter.count_events(metric, &[reason, topic, name], delivery.publish_time, events);
+fn note(context: &Context, kind: EntryKind, reason: String, (record, ended): (&Record, &Ended)) {
+    let entry = Entry::end(&ended.delivery, kind, reason, context.clock.now());
+    context.journal.note(entry, Some(&record.receipt));
 }
 
 /// Moves an undecodable record to the poison queue. Returns its message's id if that failed.

@@ -6,22 +6,15 @@ use std::{
 };
 
 use gridpost_core::{
-    delivery::{
-        claim,
-        dead_letter::{Ended, Folder},
-        queue::Queue,
-    },
+    delivery::dead_letter::{Ended, Folder},
     event::{ParseError, ParsedEvent, cloud_events, event_grid},
     name,
-    publish::pack::{Acceptance, UnsentDelivery, pack},
+    publish::pack::Acceptance,
     time::Timestamp,
     topic::InputSchema,
 };
-use gridpost_ingest::publish::count;
-use gridpost_ports::{
-    Outgoing, PortError, Result,
-    configuration::{ConfigurationCache, TopicSnapshot},
-};
+use gridpost_ingest::publish::{Accepted, DeliverySink, SendLimits, send};
+use gridpost_ports::{PortError, Result, configuration::ConfigurationCache};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -82,32 +75,24 @@ pub async fn notify(context: &Context, written: Written<'_>) -> Result<()> {
     let events = events.map_err(|error| PortError::new("telling of dead letters", error))?;
     let revision = topic.topic.at();
     let acceptance = Acceptance { id: written.id, time: now, revision, trace_parent: None };
-    publish(context, notifier, &topic, &events, acceptance).await
-}
-
-async fn publish(
-    context: &Context,
-    notifier: &Notifier,
-    topic: &TopicSnapshot,
-    events: &[ParsedEvent<'_>],
-    acceptance: Acceptance,
-) -> Result<()> {
-    let matched = topic.matcher().match_events(events, acceptance.time);
-    let packed = pack(&matched.matches, events, acceptance, notifier.queue_message_bytes_max);
-    let message = |one: &UnsentDelivery<'_>| {
-        Outgoing::new(packed.encode(one), one.recipient.key.to_string(), 0)
+    let matched = topic.matcher().match_events(&events, now);
+    let publish = Accepted {
+        topic: &topic.topic.name,
+        matched: &matched,
+        events: &events,
+        acceptance,
+        own_id: written.id,
+        is_repeatable: true,
     };
-    for one in packed.unsent().filter(|one| one.claimed) {
-        let object = claim::encode(packed.delivery(&one).events());
-        context.payloads.put(&claim::key(one.id()), object).await?;
-    }
-    let messages: Vec<_> = packed.unsent().map(|one| message(&one)).collect();
-    if !messages.is_empty() {
-        let sent = context.sender.send(Queue::Dispatch, messages).await;
-        sent.into_iter().collect::<Result<Vec<()>, _>>()?;
-    }
-    count(&*context.meter, &topic.topic.name, acceptance.time, events.len(), &matched);
-    Ok(())
+    let limits = SendLimits {
+        sink: DeliverySink { sender: &*context.sender, payloads: &*context.payloads },
+        journal: &*context.journal,
+        queue_message_bytes_max: notifier.queue_message_bytes_max,
+        // One event is never stored as a large publish: dead-letter does not write those.
+        inline_fan_out: usize::MAX,
+        piece_deliveries_max: usize::MAX,
+    };
+    send(limits, publish).await
 }
 
 impl Notifier {

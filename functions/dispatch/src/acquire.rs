@@ -45,7 +45,8 @@ pub async fn events(context: &Context, mut loaded: LoadedDelivery) -> Result<Acq
         None => {
             let state = (loaded.revision > 0).then(|| loaded.state(DeliveryStatus::Ended));
             let reason = EndReason::PayloadMissing;
-            let disposition = settle::drop_delivery(context, &loaded.delivery, state, reason).await;
+            let LoadedDelivery { record, delivery, .. } = &loaded;
+            let disposition = settle::drop_delivery(context, record, delivery, state, reason).await;
             Acquired::Settled(disposition)
         }
     })

@@ -27,7 +27,7 @@ use gridpost_ports::authentication::AUTHENTICATED_WITHIN;
 use crate::{
     Context,
     attempt::{BESIDES_RESPONSE, send},
-    attempt_log, count, health,
+    count, entry, health,
     loaded::LoadedDelivery,
     rate,
     response::{AttemptResult, Parts, Response, Try},
@@ -199,7 +199,7 @@ impl Batch<'_> {
         for (tries, places) in run.tries.iter_mut().zip(&places).filter(carried) {
             tries.push(Try { part: PartRecord(number, count_of(places.len())), ..made });
         }
-        attempt_log::part(&parts, made);
+        entry::log_part(&parts, made);
         let is_whole = |result: &AttemptResult| matches!(result, AttemptResult::Whole(_));
         let answers = match response.results.iter().all(is_whole) {
             true => Answers::Whole(answer),
@@ -223,7 +223,7 @@ impl Batch<'_> {
             run.response_text = response_text;
         }
         if !is_accepted {
-            count::failure(context, &subscription.key, made.answer);
+            count::failure(context, &self.deliveries[0], made.answer);
             run.failed.push(made);
             return;
         }

@@ -232,6 +232,9 @@ impl Fixture {
     pub(crate) fn context(&self) -> Context {
         let Deployment { clock, dice, meter, queues, tables, payloads, endpoints, .. } =
             &self.deployment;
+        if self.logs_successful_attempts {
+            meter.keep_first_successes();
+        }
         let configuration: Arc<dyn Configuration> = Arc::clone(tables) as _;
         let configuration = ConfigurationCache::new(
             configuration,
@@ -255,6 +258,7 @@ impl Fixture {
             client: Arc::new(Saying(Arc::clone(endpoints) as _, self.says.clone())),
             resources: Arc::new(NoResources),
             meter: Arc::clone(meter) as _,
+            journal: Arc::clone(meter) as _,
             settings: Settings {
                 probation: Durations::default(),
                 retry_shards: 1,
@@ -264,7 +268,6 @@ impl Fixture {
                 retry_in_flight_limit: 60_000,
                 queue_message_bytes_max: self.message_bytes_max,
                 dead_letter_delay_s: 300,
-                log_successful_attempts: self.logs_successful_attempts,
                 latency_metrics: self.measures_latency,
                 origin: "example.com".to_owned(),
             },

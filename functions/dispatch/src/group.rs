@@ -55,7 +55,7 @@ async fn orphan(context: &Context, received: Received) -> Settled {
         catch_up(&mut delivery, state);
     }
     let reason = EndReason::SubscriptionDeleted;
-    Ok(settle::drop_delivery(context, &delivery, state, reason).await)
+    Ok(settle::drop_delivery(context, &record, &delivery, state, reason).await)
 }
 
 /// Plans for deliveries and carries the plans out. Deliveries that are due within a second wait
@@ -109,7 +109,7 @@ async fn with_events_left(
     let (done, left): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(is_done);
     for loaded in done {
         let record = loaded.record.without_body();
-        report.one(record, settle::delivered(report.context, loaded).await).await;
+        report.one(record, settle::delivered(report.context, loaded, None).await).await;
     }
     left
 }

@@ -19,9 +19,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::{
-    Context,
-    attempt_log::duration_ms,
-    health,
+    Context, entry, health,
     response::{LateAnswer, Times},
     settle::{self, Marked},
 };
@@ -140,18 +138,10 @@ async fn listen(context: &Context, late: Late, mut stopped: watch::Receiver<bool
         return;
     }
     for (id, event_ids) in late.deliveries {
-        match acknowledge(context, id).await {
+        let took = context.clock.now().since(late.began_at);
+        match acknowledge(context, id, event_ids, (answer.status, took)).await {
+            Ok(true) => {}
             Ok(false) => tracing::info!(delivery.id = %id, "a late success came after the end"),
-            Ok(true) => tracing::info!(
-                delivery.id = %id,
-                subscription = %late.subscription.key,
-                outcome = %answer.outcome,
-                status = answer.status,
-                duration_ms = duration_ms(late.began_at, context.clock.now()),
-                decision = "Delivered",
-                event_ids,
-                "attempt succeeded late and is taken out of retry",
-            ),
             Err(error) => tracing::warn!(
                 delivery.id = %id,
                 error = %chain(&error),
@@ -166,10 +156,17 @@ async fn listen(context: &Context, late: Late, mut stopped: watch::Receiver<bool
 
 /// Counts a waiting delivery and marks it as delivered. Returns whether it was waiting; one that
 /// has ended meanwhile stays ended.
-async fn acknowledge(context: &Context, id: Uuid) -> Result<bool> {
+async fn acknowledge(
+    context: &Context,
+    id: Uuid,
+    event_ids: String,
+    answered: (Option<u16>, Duration),
+) -> Result<bool> {
     let Some(state) = context.states.load(id).await? else { return Ok(false) };
     if !matches!(state.status, DeliveryStatus::Waiting { .. }) {
         return Ok(false);
     }
-    Ok(settle::mark_delivered(context, &state).await? == Marked::Delivered)
+    let success = entry::late_success(&state, event_ids, answered, context.clock.now());
+    let marked = settle::mark_delivered(context, &state, Some(success), None).await?;
+    Ok(marked == Marked::Delivered)
 }

@@ -12,15 +12,16 @@
 //! [`health`] caches endpoints' health, [`slow_endpoint`] bounds the slots of slow endpoints,
 //! [`rate`] enforces the rates that endpoints allow, [`late_response`] listens for responses after
 //! 30 s, [`payload`] fetches events that are too large for a message, [`in_flight`] samples how full
-//! the queues are, and [`attempt_log`] and [`count`] report. [`resources`] makes attempts at AWS
+//! the queues are, and [`entry`] makes the journal's entries,
+//! and [`count`] measures. [`resources`] makes attempts at AWS
 //! resources through a port, whose clients are in `gridpost_aws::resources`.
 
 pub mod acquire;
 pub mod attempt;
-pub mod attempt_log;
 pub mod bisect;
 pub mod count;
 pub mod decide;
+pub mod entry;
 #[cfg(test)]
 mod fixture_for_tests;
 pub mod group;
@@ -44,8 +45,8 @@ use std::sync::Arc;
 
 use gridpost_core::retry::{health::Durations, slow_endpoint::SlowEndpointSettings};
 use gridpost_ports::{
-    Clock, DeliveryStates, Dice, EndpointClient, LateListeners, Meter, ParkingLot, Payloads,
-    QueueReceiver, QueueSender, ResourceClient, configuration::ConfigurationCache,
+    Clock, DeliveryStates, Dice, EndpointClient, Journal, LateListeners, Meter, ParkingLot,
+    Payloads, QueueReceiver, QueueSender, ResourceClient, configuration::ConfigurationCache,
 };
 
 use health::HealthCache;
@@ -71,6 +72,7 @@ pub struct Context {
     pub client: Arc<dyn EndpointClient>,
     pub resources: Arc<dyn ResourceClient>,
     pub meter: Arc<dyn Meter>,
+    pub journal: Arc<dyn Journal>,
     pub settings: Settings,
 }
 
@@ -93,8 +95,6 @@ pub struct Settings {
     pub queue_message_bytes_max: usize,
     /// How long an ended delivery waits for others to share its object: 0 to 900 seconds.
     pub dead_letter_delay_s: u32,
-    /// Whether first attempts that succeed are logged; all others are.
-    pub log_successful_attempts: bool,
     /// Whether durations of attempts and deliveries are metrics.
     pub latency_metrics: bool,
     /// `Origin` of CloudEvents deliveries, what receivers were asked to consent to.

@@ -16,6 +16,7 @@ use gridpost_core::{
         state::{AttemptRecord, DeliveryState, DeliveryStatus, PartRecord},
     },
     error::chain,
+    journal::{Entry, EntryKind},
     metric, poison as poison_queue,
     retry::{EndReason, outcome::Answer},
     time::Timestamp,
@@ -23,8 +24,9 @@ use gridpost_core::{
 use gridpost_ports::{Outgoing, PortError, Record, Result, Saved};
 
 use crate::{
-    Context, attempt_log, count,
+    Context,
     decide::{NextStep, Verdict},
+    entry,
     loaded::{Disposition, LoadedDelivery, Settled},
     payload,
     response::{Response, Times, Try},
@@ -59,20 +61,14 @@ pub fn at_once(
     if !is_whole || loaded.revision > 0 || loaded.delivery.is_claimed() {
         return None;
     }
-    log_success(context, loaded, *answer, times);
-    count_success(context, &loaded.delivery);
+    let success = success(context, loaded, *answer, times);
+    context.journal.note(success, Some(&loaded.record.receipt));
     Some(Disposition::Delete)
 }
 
-fn log_success(context: &Context, loaded: &LoadedDelivery, answer: Answer, times: Times) {
-    if context.settings.log_successful_attempts || loaded.delivery.attempts.made > 0 {
-        attempt_log::succeeded(loaded, None, answer, times);
-    }
-}
-
-fn count_success(context: &Context, delivery: &Delivery) {
-    let events = delivery.event_count() as u64;
-    count::delivered(context, &delivery.subscription, delivery.publish_time, events);
+fn success(context: &Context, loaded: &LoadedDelivery, answer: Answer, times: Times) -> Entry {
+    let is_kept = context.journal.keeps_first_successes();
+    entry::succeeded(loaded, None, answer, times, is_kept)
 }
 
 /// Carries out the decision about a delivery after an attempt.
@@ -113,22 +109,25 @@ pub async fn settle(
         requests = requests.max(part.requests);
     }
     if let Some(accepted) = accepted {
-        attempt_log::succeeded(&loaded, Some(&delivered), accepted, times);
-        count::delivered_part(context, &loaded, delivered.len());
+        let success = entry::succeeded(&loaded, Some(&delivered), accepted, times, true);
+        context.journal.note(success, Some(&loaded.record.receipt));
+        // Before the state is written: a crash in between delivers and counts the events twice, and the
+        // reverse order would lose the count.
+        context.meter.flush(context.clock.now());
         loaded.delivery.done.add_all(&delivered);
     }
     if next_step == NextStep::Delivered {
-        log_success(context, &loaded, answer, times);
+        let success = success(context, &loaded, answer, times);
         if loaded.revision > 0 {
             AttemptRecord::of(answer, times, None).of_part(part).add_to(&mut loaded.past);
         }
-        return self::delivered(context, loaded).await;
+        return self::delivered(context, loaded, Some(success)).await;
     }
     let attempts = &loaded.delivery.attempts;
     let began_at = (times.0, last_at.unwrap_or(times.0));
     loaded.delivery.attempts = attempts.with_requests(began_at, answer, requests);
-    attempt_log::failed(&loaded, answer, times, next_step, response_text.as_deref());
-    count::failure(context, &loaded.subscription().key, answer);
+    let failure = entry::failed(&loaded, answer, times, next_step, response_text.clone());
+    context.journal.note(failure, Some(&loaded.record.receipt));
     let because = match next_step {
         NextStep::Retry { because, .. } => Some(because),
         NextStep::Delivered | NextStep::End(_) => None,
@@ -149,13 +148,20 @@ pub async fn settle(
     }
 }
 
-/// Settles a delivered delivery. If nothing had failed before, nothing is written.
-pub(crate) async fn delivered(context: &Context, loaded: LoadedDelivery) -> Settled {
+/// Settles a delivered delivery, with the entry of its success, if this copy has made one. If nothing had
+/// failed before, no state is written.
+pub(crate) async fn delivered(
+    context: &Context,
+    loaded: LoadedDelivery,
+    success: Option<Entry>,
+) -> Settled {
     let delivery = &loaded.delivery;
+    let receipt = Some(&*loaded.record.receipt);
     if loaded.revision == 0 {
-        count_success(context, delivery);
+        success.into_iter().for_each(|success| context.journal.note(success, receipt));
     } else {
-        match mark_delivered(context, &loaded.state(DeliveryStatus::Delivered)).await {
+        let state = loaded.state(DeliveryStatus::Delivered);
+        match mark_delivered(context, &state, success, receipt).await {
             Ok(Marked::Delivered) => {}
             // Its dead letter may still need the payload, and counts.
             Ok(Marked::HasEnded) => return Ok(Disposition::Delete),
@@ -184,20 +190,35 @@ pub enum Marked {
 /// It is counted first: after a crash before the mark it is delivered and counted again; in the
 /// reverse order it would never be counted.
 /// After an error, the delivery is still delivered and counted.
-pub async fn mark_delivered(context: &Context, known: &DeliveryState) -> Result<Marked> {
+pub async fn mark_delivered(
+    context: &Context,
+    known: &DeliveryState,
+    mut success: Option<Entry>,
+    receipt: Option<&str>,
+) -> Result<Marked> {
     let mut counted = false;
+    let mut note = |kind: Option<EntryKind>| {
+        if let Some(entry) = success.take() {
+            let kind = kind.unwrap_or(entry.kind);
+            context.journal.note(Entry { kind, ..entry }, receipt);
+        }
+    };
     for _ in 0..WRITES_MAX {
         let stored = context.states.load(known.id).await;
         match stored.as_ref().ok().and_then(Option::as_ref).map(|state| state.status) {
             Some(DeliveryStatus::Ending { .. } | DeliveryStatus::Ended) if !counted => {
+                note(Some(EntryKind::SuccessAfterEnd));
                 return Ok(Marked::HasEnded);
             }
             None | Some(DeliveryStatus::Waiting { .. }) => {}
-            Some(_) => return Ok(Marked::Delivered),
+            // Another copy has counted it.
+            Some(_) => {
+                note(Some(EntryKind::SuccessAfterEnd));
+                return Ok(Marked::Delivered);
+            }
         }
         if !counted {
-            let events = u64::from(known.events);
-            count::delivered(context, &known.subscription, known.publish_time, events);
+            note(None);
             context.meter.flush(context.clock.now());
             counted = true;
         }
@@ -281,7 +302,7 @@ async fn follow_stored(context: &Context, mut loaded: LoadedDelivery) -> Settled
     let waits = matches!(state.status, DeliveryStatus::Waiting { .. });
     if waits && loaded.delivery.event_count() == 0 {
         // The other copy has delivered what this one has not: together, nothing is left.
-        return delivered(context, loaded).await;
+        return delivered(context, loaded, None).await;
     }
     apply(context, loaded, state.status).await
 }

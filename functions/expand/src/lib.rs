@@ -96,7 +96,7 @@ async fn expand_piece(
         if number > 0 && left < WAVE_WAIT {
             return send_pieces(context.sink(), packed.topic(), rest(wave)).await;
         }
-        match enqueue_wave(context.sink(), packed, wave).await {
+        match enqueue_wave(context.sink(), packed, wave, |_| Vec::new()).await {
             Ok(()) => {}
             Err(error) if number == 0 => return Err(error),
             Err(error) => {

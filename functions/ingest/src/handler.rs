@@ -21,7 +21,7 @@ use http::{HeaderValue, Response, StatusCode, header};
 
 use crate::{
     Authorization, Context, idempotency,
-    publish::{count, send},
+    publish::{Accepted, send},
     route::{Route, is_topic_name},
 };
 
@@ -72,12 +72,19 @@ async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishErr
             }
         },
     };
-    let sent = send(context.limits(), &matched, &events, acceptance, own_id).await;
+    let publish = Accepted {
+        topic: &topic.name,
+        matched: &matched,
+        events: &events,
+        acceptance,
+        own_id,
+        is_repeatable: keyed.is_some(),
+    };
+    let sent = send(context.limits(), publish).await;
     if let Some((keyed, record)) = begun {
         idempotency::end(context, keyed, record, sent.is_ok()).await;
     }
     sent.map_err(unavailable)?;
-    count(&*context.meter, &topic.name, publish_time, events.len(), &matched);
     if context.latency_metrics {
         let (took, whose) = (context.clock.now().since(publish_time), [(TOPIC, &*topic.name)]);
         context.meter.measure(metric::PUBLISH_SUCCESS_LATENCY_IN_MS, &whose, took);

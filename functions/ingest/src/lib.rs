@@ -14,7 +14,8 @@ use std::{str::FromStr, sync::Arc};
 
 use gridpost_core::gateway::Authorizer;
 use gridpost_ports::{
-    Clock, Dice, Meter, Payloads, PublishRecords, QueueSender, configuration::ConfigurationCache,
+    Clock, Dice, Journal, Meter, Payloads, PublishRecords, QueueSender,
+    configuration::ConfigurationCache,
 };
 
 use publish::{DeliverySink, SendLimits};
@@ -57,6 +58,7 @@ pub struct Context {
     pub payloads: Arc<dyn Payloads>,
     pub records: Arc<dyn PublishRecords>,
     pub meter: Arc<dyn Meter>,
+    pub journal: Arc<dyn Journal>,
     /// Whether the duration of publishes is a metric.
     pub latency_metrics: bool,
     pub authorization: Authorization,
@@ -72,6 +74,7 @@ impl Context {
     fn limits(&self) -> SendLimits<'_> {
         SendLimits {
             sink: DeliverySink { sender: &*self.sender, payloads: &*self.payloads },
+            journal: &*self.journal,
             queue_message_bytes_max: self.queue_message_bytes_max,
             inline_fan_out: self.inline_fan_out,
             piece_deliveries_max: self.piece_deliveries_max,

@@ -5,25 +5,26 @@ use futures::future::join_all;
 use gridpost_core::{
     delivery::{claim, queue::Queue},
     event::ParsedEvent,
-    metric::{self, TOPIC, of},
+    journal::{Count, Counted, Owner},
     publish::{
         fan_out::{self, Piece},
         matching::Matched,
-        pack::{Acceptance, Packed, UnsentDelivery, pack},
+        pack::{Acceptance, Packed, Start, UnsentDelivery, pack},
     },
-    time::Timestamp,
+    subscription::SubscriptionKey,
 };
-use gridpost_ports::{Meter, Outgoing, Payloads, PortError, QueueSender, Result};
+use gridpost_ports::{Journal, Outgoing, Payloads, PortError, QueueSender, Result};
 use uuid::Uuid;
 
 /// The most bytes that a request sends. It has 29 s, and a function of the default size sends tens
 /// of megabytes in a second at best.
 pub const INLINE_BYTES_MAX: usize = 64 * 1_048_576;
 
-/// Where deliveries of a publish are sent, and how many at once.
+/// Where deliveries of a publish are sent and counted, and how many at once.
 #[derive(Clone, Copy)]
 pub struct SendLimits<'w> {
     pub sink: DeliverySink<'w>,
+    pub journal: &'w dyn Journal,
     pub queue_message_bytes_max: usize,
     /// The most deliveries that are enqueued at once: a larger fan-out is stored first.
     pub inline_fan_out: usize,
@@ -31,44 +32,84 @@ pub struct SendLimits<'w> {
     pub piece_deliveries_max: usize,
 }
 
-/// Packs matched events and sends their deliveries to the dispatch queue. If they are too many,
-/// stores the publish under `own_id`, which no other publish has.
+/// A publish that is accepted.
+#[derive(Clone, Copy)]
+pub struct Accepted<'p> {
+    pub topic: &'p str,
+    pub matched: &'p Matched,
+    pub events: &'p [ParsedEvent<'p>],
+    pub acceptance: Acceptance,
+    /// An id that no other publish has.
+    pub own_id: Uuid,
+    /// Whether it is sent with the same ids when the work is repeated after a fault.
+    pub is_repeatable: bool,
+}
+
+/// Packs matched events, sends their deliveries to the dispatch queue, and counts them. If they are too
+/// many, stores the publish under its own id.
 /// After an error, some deliveries may have been sent; a repetition duplicates them.
-pub async fn send(
-    limits: SendLimits<'_>,
-    matched: &Matched,
-    events: &[ParsedEvent<'_>],
-    acceptance: Acceptance,
-    own_id: Uuid,
-) -> Result<()> {
+pub async fn send(limits: SendLimits<'_>, publish: Accepted<'_>) -> Result<()> {
+    let Accepted { matched, events, acceptance, .. } = publish;
+    let mut counts = publish.intake();
+    if matched.matches.is_empty() {
+        return limits.journal.write(counts).await;
+    }
     let packed = pack(&matched.matches, events, acceptance, limits.queue_message_bytes_max);
     match packed.at_most(limits.inline_fan_out, INLINE_BYTES_MAX) {
-        Some(unsent) => enqueue(limits.sink, &packed, &unsent).await,
-        None => store(limits, &packed, own_id).await,
+        Some(unsent) => enqueue(limits.sink, &packed, &unsent, &publish).await?,
+        None => store(limits, &packed, &publish).await?,
     }
+    let all = matched.matches.iter();
+    counts.extend(
+        all.map(|found| publish.matched(&found.subscription.key, found.events.len(), None)),
+    );
+    limits.journal.count_sent(&counts);
+    Ok(())
 }
 
 /// Stores the publish and sends a message for each of its pieces. A crash leaves an unused object,
 /// or pieces of a publish that was not confirmed.
-async fn store(limits: SendLimits<'_>, packed: &Packed<'_>, publish: Uuid) -> Result<()> {
-    put(limits.sink.payloads, &fan_out::key(publish), fan_out::encode(packed)).await?;
-    let pieces = fan_out::cut(packed, publish, limits.piece_deliveries_max);
+async fn store(limits: SendLimits<'_>, packed: &Packed<'_>, publish: &Accepted<'_>) -> Result<()> {
+    let id = publish.own_id;
+    put(limits.sink.payloads, &fan_out::key(id), fan_out::encode(packed)).await?;
+    let pieces = fan_out::cut(packed, id, limits.piece_deliveries_max);
     let topic = packed.topic();
-    tracing::info!(%publish, topic, pieces = pieces.len(), "a large fan-out was stored");
-    send_pieces(limits.sink, topic, pieces).await
+    tracing::info!(publish = %id, topic, pieces = pieces.len(), "a large fan-out was stored");
+    let last = pieces.last().copied();
+    let message = |piece: &Piece| {
+        let mut counts = match last == Some(*piece) {
+            true => publish.intake(),
+            false => Vec::new(),
+        };
+        let matched = piece.unsent(packed).into_iter();
+        counts.extend(matched.map(|one| publish.matched_by(&one)));
+        piece_message(piece, topic).counting(counts)
+    };
+    send_each(limits.sink.sender, Queue::FanOut, pieces, message).await
 }
 
-/// Counts a publish whose deliveries were sent.
-pub fn count(meter: &dyn Meter, topic: &str, at: Timestamp, events: usize, matched: &Matched) {
-    let add = |metric, dimensions: &[(&'static str, &str)], count: usize| {
-        if count > 0 {
-            meter.count_events(metric, dimensions, at, count as u64);
-        }
-    };
-    add(metric::PUBLISH_SUCCESS_COUNT, &[(TOPIC, topic)], events);
-    add(metric::UNMATCHED_EVENT_COUNT, &[(TOPIC, topic)], matched.unmatched);
-    for found in &matched.matches {
-        add(metric::MATCHED_EVENT_COUNT, &of(&found.subscription.key), found.events.len());
+impl Accepted<'_> {
+    /// Counts what the topic accepted.
+    fn intake(&self) -> Vec<Count> {
+        let all =
+            [(Counted::Accepted, self.events.len()), (Counted::Unmatched, self.matched.unmatched)];
+        let once = self.is_repeatable.then_some(self.acceptance.id);
+        let counted = all.into_iter().filter(|(_, events)| *events > 0);
+        let owner = || Owner::Topic(self.topic.to_owned());
+        counted.map(|(counted, events)| self.count(owner(), counted, events, once)).collect()
+    }
+
+    fn matched_by(&self, one: &UnsentDelivery<'_>) -> Count {
+        let once = self.is_repeatable.then(|| one.id());
+        self.matched(&one.recipient.key, one.events.len(), once)
+    }
+
+    fn matched(&self, key: &SubscriptionKey, events: usize, once: Option<Uuid>) -> Count {
+        self.count(Owner::Subscription(key.clone()), Counted::Matched, events, once)
+    }
+
+    fn count(&self, owner: Owner, counted: Counted, events: usize, once: Option<Uuid>) -> Count {
+        Count { owner, publish_time: self.acceptance.time, counted, events: events as u64, once }
     }
 }
 
@@ -87,36 +128,53 @@ pub struct DeliverySink<'o> {
     pub payloads: &'o dyn Payloads,
 }
 
-/// Sends every delivery, failed ones once more.
+/// Sends every delivery, failed ones once more, with what it counts. The last one counts what the topic
+/// accepted.
 /// After an error, other deliveries may have been sent: the publisher's retry duplicates them.
-pub async fn enqueue(
+async fn enqueue(
     sink: DeliverySink<'_>,
     packed: &Packed<'_>,
     unsent: &[UnsentDelivery<'_>],
+    publish: &Accepted<'_>,
 ) -> Result<()> {
+    let last: Option<Start> = unsent.last().map(|one| one.place);
+    let counts = |one: &UnsentDelivery<'_>| {
+        let mut counts = match last == Some(one.place) {
+            true => publish.intake(),
+            false => Vec::new(),
+        };
+        counts.push(publish.matched_by(one));
+        counts
+    };
     for wave in waves(unsent) {
-        enqueue_wave(sink, packed, wave).await?;
+        enqueue_wave(sink, packed, wave, counts).await?;
     }
     Ok(())
 }
 
-/// Sends the deliveries of one wave.
+/// Sends the deliveries of one wave, with what each counts.
 pub async fn enqueue_wave(
     sink: DeliverySink<'_>,
     packed: &Packed<'_>,
     wave: &[UnsentDelivery<'_>],
+    counts: impl Fn(&UnsentDelivery<'_>) -> Vec<Count>,
 ) -> Result<()> {
     store_events(sink.payloads, packed, wave).await?;
     let message = |one: &&UnsentDelivery<'_>| {
-        Outgoing::new(packed.encode(one), one.recipient.key.to_string(), 0)
+        let message = Outgoing::new(packed.encode(one), one.recipient.key.to_string(), 0);
+        message.counting(counts(one))
     };
     send_each(sink.sender, Queue::Dispatch, wave.iter().collect(), message).await
 }
 
-/// Sends pieces of a stored publish to the fan-out queue, whose fair-queue groups are topics.
+/// Sends pieces of a stored publish to the fan-out queue.
 pub async fn send_pieces(sink: DeliverySink<'_>, topic: &str, pieces: Vec<Piece>) -> Result<()> {
-    let message = |piece: &Piece| Outgoing::new(piece.encode(), topic.to_owned(), 0);
-    send_each(sink.sender, Queue::FanOut, pieces, message).await
+    send_each(sink.sender, Queue::FanOut, pieces, |piece| piece_message(piece, topic)).await
+}
+
+/// Makes the message of a piece. Fair-queue groups of the fan-out queue are topics.
+fn piece_message(piece: &Piece, topic: &str) -> Outgoing {
+    Outgoing::new(piece.encode(), topic.to_owned(), 0)
 }
 
 /// Stores the events that are too large for a message, before any message refers to them.

@@ -24,9 +24,9 @@ use gridpost_core::{
     time::Timestamp,
     topic::Topic,
 };
-use gridpost_ingest::publish::{DeliverySink, SendLimits, count, send};
+use gridpost_ingest::publish::{Accepted, DeliverySink, SendLimits, send};
 use gridpost_ports::{
-    Clock, Dice, Meter, Outgoing, Payloads, PortError, QueueSender, SourceMessage,
+    Clock, Dice, Journal, Meter, Outgoing, Payloads, PortError, QueueSender, SourceMessage,
     configuration::{ConfigurationCache, TopicSnapshot},
     guard::{caught, guarded},
 };
@@ -43,6 +43,7 @@ pub struct Context {
     /// Stores events that are too large for a queue message, and large fan-outs.
     pub payloads: Arc<dyn Payloads>,
     pub meter: Arc<dyn Meter>,
+    pub journal: Arc<dyn Journal>,
     /// 262,144 to 1,048,576.
     pub queue_message_bytes_max: usize,
     /// The most deliveries of a batch that are enqueued at once: a larger fan-out is stored first.
@@ -61,6 +62,7 @@ impl Context {
     fn limits(&self) -> SendLimits<'_> {
         SendLimits {
             sink: DeliverySink { sender: &*self.sender, payloads: &*self.payloads },
+            journal: &*self.journal,
             queue_message_bytes_max: self.queue_message_bytes_max,
             inline_fan_out: self.inline_fan_out,
             piece_deliveries_max: self.piece_deliveries_max,
@@ -204,11 +206,16 @@ async fn publish(
     let id = context.dice.id();
     let acceptance =
         Acceptance { id, time: now, revision: snapshot.topic.at(), trace_parent: None };
-    match send(context.limits(), &matched, events, acceptance, context.dice.id()).await {
-        Ok(()) => {
-            count(&*context.meter, &snapshot.topic.name, now, events.len(), &matched);
-            Vec::new()
-        }
+    let publish = Accepted {
+        topic: &snapshot.topic.name,
+        matched: &matched,
+        events,
+        acceptance,
+        own_id: context.dice.id(),
+        is_repeatable: false,
+    };
+    match send(context.limits(), publish).await {
+        Ok(()) => Vec::new(),
         Err(error) => {
             keep(context, taken.iter().copied(), "its events could not be sent on", &error)
         }

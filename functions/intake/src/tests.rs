@@ -133,6 +133,7 @@ fn context(deployment: &Deployment, carries: Carries) -> Context {
         sender: deployment.of(&deployment.queues),
         payloads: deployment.of(&deployment.payloads),
         meter: Arc::clone(&deployment.meter) as _,
+        journal: Arc::clone(&deployment.meter) as _,
         queue_message_bytes_max: 262_144,
         inline_fan_out: 10_000,
         piece_deliveries_max: 5_000,
@@ -407,10 +408,6 @@ impl Meter for Broken {
     }
 
     fn measure(&self, _: &'static str, _: &[(&'static str, &str)], _: Duration) {}
-
-    fn count_events(&self, _: &'static str, _: &[(&'static str, &str)], _: Timestamp, _: u64) {}
-
-    fn count_delivered(&self, _: &[(&'static str, &str)], _: Timestamp, _: Duration, _: u64) {}
 
     fn flush(&self, _: Timestamp) {}
 }

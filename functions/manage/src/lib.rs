@@ -21,9 +21,9 @@ use gridpost_api::subscription::Identity;
 use gridpost_core::{endpoint::Allowed, subscription::SubscriptionKey};
 use gridpost_ports::{
     Clock, Configuration, DeadLetters, DeliveryStates, Dice, EndpointClient, EndpointHealths,
-    HandshakeClient, Meter, ParkedDeliveries, ParkingLot, Payloads, PoisonQueue, QueueReceiver,
-    QueueSender, Redrives, ResourceChecker, SubscriptionStore, TopicKeys, TopicStore,
-    WaitingDeliveries,
+    HandshakeClient, Journal, Meter, ParkedDeliveries, ParkingLot, Payloads, PoisonQueue,
+    QueueReceiver, QueueSender, Redrives, ResourceChecker, SubscriptionStore, TopicKeys,
+    TopicStore, WaitingDeliveries,
 };
 use tokio::time::sleep;
 
@@ -55,6 +55,7 @@ pub struct Context {
     pub payloads: Arc<dyn Payloads>,
     pub redrives: Arc<dyn Redrives>,
     pub meter: Arc<dyn Meter>,
+    pub journal: Arc<dyn Journal>,
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<dyn Dice>,
     pub settings: Settings,

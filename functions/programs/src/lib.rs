@@ -122,6 +122,7 @@ async fn context(started: &Started, resources: Arc<dyn ResourceClient>) -> Resul
         resources,
         payloads: started.payloads()?,
         meter: Arc::clone(&started.meter) as _,
+        journal: Arc::clone(&started.meter) as _,
         settings: settings(retry_shards)?,
     })
 }
@@ -155,7 +156,6 @@ fn settings(retry_shards: usize) -> Result<Settings, SettingError> {
         retry_in_flight_limit: config::retry_in_flight_limit()?,
         queue_message_bytes_max: config::queue_message_bytes_max()?,
         dead_letter_delay_s: config::dead_letter_delay_s()?,
-        log_successful_attempts: config::log_successful_attempts()?,
         latency_metrics: config::latency_metrics()?,
         origin: config::validation_origin()?,
     })

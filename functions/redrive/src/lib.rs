@@ -13,13 +13,14 @@ use gridpost_core::{
         redrive::{Job, JobPhase, JobStatus, Lease, RedriveMessage, Verdict},
     },
     error::chain,
-    metric::{self, of},
+    journal::{Count, Counted, Owner},
+    metric,
     publish::pack::HEADROOM_BYTES,
     time::Timestamp,
     topic::Revision,
 };
 use gridpost_ports::{
-    BucketError, Clock, Configuration, DeadLetters, Meter, Outgoing, Payloads, PortError,
+    BucketError, Clock, Configuration, DeadLetters, Journal, Meter, Outgoing, Payloads, PortError,
     QueueReceiver, QueueSender, Record, Redrives, Result, Saved,
     dead_letter_walk::{Item, Source, Walk},
 };
@@ -59,6 +60,7 @@ pub struct Context {
     /// Stores events that are too large for a message.
     pub payloads: Arc<dyn Payloads>,
     pub meter: Arc<dyn Meter>,
+    pub journal: Arc<dyn Journal>,
     pub queue_message_bytes_max: usize,
 }
 
@@ -352,8 +354,7 @@ impl Worker<'_> {
             let mut answers = answers.into_iter();
             left.retain(|(_, delivery)| match answers.next() {
                 Some(Ok(())) => {
-                    let (counter, key) = (metric::REDRIVEN_EVENT_COUNT, of(&delivery.subscription));
-                    self.context.meter.count_events(counter, &key, delivery.publish_time, 1);
+                    self.context.journal.count_sent(&[redriven(delivery)]);
                     false
                 }
                 Some(Err(error)) => {
@@ -456,15 +457,25 @@ impl Worker<'_> {
 
 /// Encodes a delivery as a message. Stores events that are too large for it first.
 async fn outgoing(context: &Context, delivery: &Delivery) -> Result<Outgoing> {
-    let group = delivery.subscription.to_string();
+    let (group, counts) = (delivery.subscription.to_string(), vec![redriven(delivery)]);
     let body = delivery.encode();
     if body.len() + HEADROOM_BYTES <= context.queue_message_bytes_max {
-        return Ok(Outgoing::new(body, group, 0));
+        return Ok(Outgoing::new(body, group, 0).counting(counts));
     }
     let object = claim::encode(delivery.events());
     context.payloads.put(&claim::key(delivery.id), object).await?;
     let body = delivery.clone().into_claimed().encode();
-    Ok(Outgoing::new(body, group, 0))
+    Ok(Outgoing::new(body, group, 0).counting(counts))
+}
+
+fn redriven(delivery: &Delivery) -> Count {
+    Count {
+        owner: Owner::Subscription(delivery.subscription.clone()),
+        publish_time: delivery.publish_time,
+        counted: Counted::Redriven,
+        events: 1,
+        once: Some(delivery.id),
+    }
 }
 
 #[cfg(test)]

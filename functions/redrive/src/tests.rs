@@ -107,6 +107,7 @@ fn context(fixture: &Deployment) -> Context {
         configuration: fixture.of(&fixture.tables),
         payloads: fixture.of(&fixture.payloads),
         meter: Arc::clone(&fixture.meter) as _,
+        journal: Arc::clone(&fixture.meter) as _,
         queue_message_bytes_max: 262_144,
     }
 }

@@ -4,12 +4,15 @@
 //!
 //! Counts of what became of deliveries follow from entries ([`Entry::count`]), so that both agree.
 
-use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use uuid::Uuid;
 
+pub use crate::ledger::{Count, Counted, Owner};
+
 use crate::{
-    ledger::{Account, Latencies, Ledger},
+    delivery::Delivery,
+    ledger::{Account, Ledger},
     retry::{DelayReason, outcome::Outcome},
     subscription::SubscriptionKey,
     time::Timestamp,
@@ -57,7 +60,7 @@ pub enum EntryKind {
     Success,
     /// A response after the attempt had timed out that delivered them all the same.
     LateSuccess,
-    /// A success after the events had ended undelivered, which does not count.
+    /// A success of a delivery that had ended before, or that another copy has counted: it counts nothing.
     SuccessAfterEnd,
     Failure,
     /// The delivery ended undelivered, and its dead letter is on its way.
@@ -81,6 +84,43 @@ impl EntryKind {
 }
 
 impl Entry {
+    /// Makes an entry about a delivery, without event ids, that says nothing else yet.
+    pub fn of(delivery: &Delivery, kind: EntryKind) -> Self {
+        Self {
+            kind,
+            at: delivery.publish_time,
+            delivery: delivery.id,
+            subscription: delivery.subscription.clone(),
+            publish_time: delivery.publish_time,
+            attempt: delivery.attempts.made,
+            part: 0,
+            outcome: None,
+            status: None,
+            took: None,
+            due: None,
+            because: None,
+            reason: None,
+            receives: None,
+            events: u32::try_from(delivery.event_count()).unwrap_or(u32::MAX),
+            event_ids: String::new(),
+            trace_parent: delivery.traceparent,
+            response: None,
+        }
+    }
+
+    /// Makes the entry of an end without delivery, of all events that are not done.
+    pub fn end(delivery: &Delivery, kind: EntryKind, reason: String, at: Timestamp) -> Self {
+        Self {
+            at,
+            part: delivery.done.number(),
+            outcome: delivery.attempts.last_outcome,
+            status: delivery.attempts.last_status,
+            reason: Some(reason),
+            event_ids: delivery.event_ids(),
+            ..Self::of(delivery, kind)
+        }
+    }
+
     /// Returns what it counts.
     pub fn count(&self) -> Option<Count> {
         let reason = || self.reason.clone().unwrap_or_default();
@@ -100,111 +140,6 @@ impl Entry {
             counted,
             events: u64::from(events),
             once: None,
-        })
-    }
-}
-
-/// Whose events are counted.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Owner {
-    /// What a topic accepted.
-    Topic(String),
-    /// What an event subscription matched.
-    Subscription(SubscriptionKey),
-}
-
-impl Owner {
-    /// Returns the name of the topic.
-    pub fn topic(&self) -> &str {
-        match self {
-            Self::Topic(topic) => topic,
-            Self::Subscription(key) => &key.topic,
-        }
-    }
-
-    /// Returns the name of the event subscription.
-    pub fn name(&self) -> Option<&str> {
-        match self {
-            Self::Topic(_) => None,
-            Self::Subscription(key) => Some(&key.name),
-        }
-    }
-}
-
-/// Events that are counted together.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Count {
-    pub owner: Owner,
-    pub publish_time: Timestamp,
-    pub counted: Counted,
-    /// Events; of failed attempts, attempts.
-    pub events: u64,
-    /// The delivery or publish whose id is the same when the work is repeated after a fault: counted once
-    /// where the journal can know.
-    pub once: Option<Uuid>,
-}
-
-/// What is counted.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Counted {
-    Accepted,
-    /// Accepted for no event subscription.
-    Unmatched,
-    Matched,
-    /// Dead letters that were sent again.
-    Redriven,
-    /// This long after the publish.
-    Delivered {
-        took: Duration,
-    },
-    /// By reason.
-    DeadLettered(String),
-    /// By reason.
-    Dropped(String),
-    /// Failed attempts, by outcome.
-    Failed(Outcome),
-}
-
-/// Writes a word, with the details behind a slash: `delivered/50`, the bucket of a latency.
-impl fmt::Display for Counted {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Accepted => formatter.write_str("accepted"),
-            Self::Unmatched => formatter.write_str("unmatched"),
-            Self::Matched => formatter.write_str("matched"),
-            Self::Redriven => formatter.write_str("redriven"),
-            Self::Delivered { took } => {
-                match Latencies::bound_ms(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)) {
-                    Some(bound) => write!(formatter, "delivered/{bound}"),
-                    None => formatter.write_str("delivered/"),
-                }
-            }
-            Self::DeadLettered(reason) => write!(formatter, "deadLettered/{reason}"),
-            Self::Dropped(reason) => write!(formatter, "dropped/{reason}"),
-            Self::Failed(outcome) => write!(formatter, "failed/{outcome}"),
-        }
-    }
-}
-
-/// Reads what [`Counted`] writes; a latency is that of its bucket's bound.
-impl FromStr for Counted {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const UNKNOWN: &str = "it is not counted by this version";
-        let (word, detail) = text.split_once('/').unwrap_or((text, ""));
-        Ok(match word {
-            "accepted" => Self::Accepted,
-            "unmatched" => Self::Unmatched,
-            "matched" => Self::Matched,
-            "redriven" => Self::Redriven,
-            "delivered" => {
-                Self::Delivered { took: Duration::from_millis(detail.parse().unwrap_or(u64::MAX)) }
-            }
-            "deadLettered" => Self::DeadLettered(detail.to_owned()),
-            "dropped" => Self::Dropped(detail.to_owned()),
-            "failed" => Self::Failed(detail.parse().map_err(|_| UNKNOWN)?),
-            _ => return Err(UNKNOWN),
         })
     }
 }

@@ -4,16 +4,154 @@
 //! topic, event subscription and hour of publish. Every event matched or redriven is delivered,
 //! dead-lettered, dropped or waiting: the rest is [`Account::difference`].
 
-use std::{collections::BTreeMap, fmt, num::ParseIntError};
+use std::{
+    borrow::Cow, collections::BTreeMap, fmt, num::ParseIntError, str::FromStr, time::Duration,
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use uuid::Uuid;
 
 use crate::{
-    journal::{Count, Counted, Owner},
-    metric::PUBLISH_HOUR,
+    metric::{self, PUBLISH_HOUR},
+    retry::outcome::Outcome,
     subscription::SubscriptionKey,
     time::Timestamp,
 };
+
+/// Whose events are counted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Owner {
+    /// What a topic accepted.
+    Topic(String),
+    /// What an event subscription matched.
+    Subscription(SubscriptionKey),
+}
+
+impl Owner {
+    /// Returns the name of the topic.
+    pub fn topic(&self) -> &str {
+        match self {
+            Self::Topic(topic) => topic,
+            Self::Subscription(key) => &key.topic,
+        }
+    }
+
+    /// Returns the name of the event subscription.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Topic(_) => None,
+            Self::Subscription(key) => Some(&key.name),
+        }
+    }
+}
+
+/// Events that are counted together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Count {
+    pub owner: Owner,
+    pub publish_time: Timestamp,
+    pub counted: Counted,
+    /// Events; of failed attempts, attempts.
+    pub events: u64,
+    /// The delivery or publish whose id is the same when the work is repeated after a fault: counted once
+    /// where the journal can know.
+    pub once: Option<Uuid>,
+}
+
+impl Count {
+    /// Returns its metric and the metric's dimensions.
+    pub fn metric(&self) -> (&'static str, Vec<(&'static str, Cow<'_, str>)>) {
+        let (metric, detail) = match &self.counted {
+            Counted::Accepted => (metric::PUBLISH_SUCCESS_COUNT, None),
+            Counted::Unmatched => (metric::UNMATCHED_EVENT_COUNT, None),
+            Counted::Matched => (metric::MATCHED_EVENT_COUNT, None),
+            Counted::Redriven => (metric::REDRIVEN_EVENT_COUNT, None),
+            Counted::Delivered { .. } => (metric::DELIVERY_SUCCESS_COUNT, None),
+            Counted::DeadLettered(reason) => {
+                (metric::DEAD_LETTERED_COUNT, Some((metric::DEAD_LETTER_REASON, Cow::from(reason))))
+            }
+            Counted::Dropped(reason) => {
+                (metric::DROPPED_EVENT_COUNT, Some((metric::DROP_REASON, reason.into())))
+            }
+            Counted::Failed(outcome) => {
+                (metric::DELIVERY_ATTEMPT_FAIL_COUNT, Some(("Error", outcome.to_string().into())))
+            }
+        };
+        let name = match &self.owner {
+            Owner::Topic(_) => None,
+            Owner::Subscription(key) => {
+                Some((metric::EVENT_SUBSCRIPTION_NAME, Cow::from(&key.name)))
+            }
+        };
+        let topic = Some((metric::TOPIC, Cow::from(self.owner.topic())));
+        (metric, [detail, topic, name].into_iter().flatten().collect())
+    }
+}
+
+/// What is counted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Counted {
+    Accepted,
+    /// Accepted for no event subscription.
+    Unmatched,
+    Matched,
+    /// Dead letters that were sent again.
+    Redriven,
+    /// This long after the publish.
+    Delivered {
+        took: Duration,
+    },
+    /// By reason.
+    DeadLettered(String),
+    /// By reason.
+    Dropped(String),
+    /// Failed attempts, by outcome.
+    Failed(Outcome),
+}
+
+/// Writes a word, with the details behind a slash: `delivered/50`, the bucket of a latency.
+impl fmt::Display for Counted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Accepted => formatter.write_str("accepted"),
+            Self::Unmatched => formatter.write_str("unmatched"),
+            Self::Matched => formatter.write_str("matched"),
+            Self::Redriven => formatter.write_str("redriven"),
+            Self::Delivered { took } => {
+                match Latencies::bound_ms(u64::try_from(took.as_millis()).unwrap_or(u64::MAX)) {
+                    Some(bound) => write!(formatter, "delivered/{bound}"),
+                    None => formatter.write_str("delivered/"),
+                }
+            }
+            Self::DeadLettered(reason) => write!(formatter, "deadLettered/{reason}"),
+            Self::Dropped(reason) => write!(formatter, "dropped/{reason}"),
+            Self::Failed(outcome) => write!(formatter, "failed/{outcome}"),
+        }
+    }
+}
+
+/// Reads what [`Counted`] writes; a latency is that of its bucket's bound.
+impl FromStr for Counted {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const UNKNOWN: &str = "it is not counted by this version";
+        let (word, detail) = text.split_once('/').unwrap_or((text, ""));
+        Ok(match word {
+            "accepted" => Self::Accepted,
+            "unmatched" => Self::Unmatched,
+            "matched" => Self::Matched,
+            "redriven" => Self::Redriven,
+            "delivered" => {
+                Self::Delivered { took: Duration::from_millis(detail.parse().unwrap_or(u64::MAX)) }
+            }
+            "deadLettered" => Self::DeadLettered(detail.to_owned()),
+            "dropped" => Self::Dropped(detail.to_owned()),
+            "failed" => Self::Failed(detail.parse().map_err(|_| UNKNOWN)?),
+            _ => return Err(UNKNOWN),
+        })
+    }
+}
 
 /// The events published to one topic in one hour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

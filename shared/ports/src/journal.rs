@@ -1,7 +1,8 @@
 //! The journal: entries and counts go in, answers to questions come out.
 
 use async_trait::async_trait;
-use gridpost_core::journal::{Answer, Count, Entry, Question};
+use gridpost_core::journal::{Answer, Count, Entry, EntryKind, Question};
+use tracing::field::display;
 
 use super::PortError;
 
@@ -10,6 +11,7 @@ use super::PortError;
 /// What is given with the receipt of a message, or about a delivery, takes effect at the latest with the
 /// next write about it: with its state, its successor or the deletion of the message. So it is given before
 /// that write. A store that can commits both together; a log has it at once.
+#[async_trait]
 pub trait Journal: Send + Sync {
     /// Whether it keeps first attempts that succeed; it always counts them.
     fn keeps_first_successes(&self) -> bool;
@@ -23,6 +25,9 @@ pub trait Journal: Send + Sync {
     /// Counts what was sent. A store that commits the counts of [`Outgoing`](super::Outgoing) messages with
     /// them has done so.
     fn count_sent(&self, counts: &[Count]);
+
+    /// Writes counts that go with no message.
+    async fn write(&self, counts: Vec<Count>) -> Result<(), PortError>;
 }
 
 /// Answers questions from the journal.
@@ -84,4 +89,80 @@ pub enum JournalError {
     Denied(String),
     #[error(transparent)]
     Failed(#[from] PortError),
+}
+
+/// Logs an entry as one line that can be read alone. Dead letters that were stored have none: their counts
+/// tell of them.
+///
+/// Events and the endpoint's URL are left out, unless the response repeats them and the deployment keeps the
+/// beginning of responses.
+pub fn log(entry: &Entry) {
+    let Entry { delivery, subscription, .. } = entry;
+    let status = entry.status;
+    let outcome = entry.outcome.map(display);
+    let attempt = (entry.kind != EntryKind::LateSuccess).then_some(entry.attempt);
+    let duration_ms = entry.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+    let (events, event_ids) = (entry.events, &*entry.event_ids);
+    let publish_time = entry.publish_time.to_iso_8601();
+    let due = entry.due.map(|due| display(due.to_iso_8601()));
+    let because = entry.because.map(display);
+    let reason = entry.reason.as_deref().map(display);
+    let traceparent = entry.trace_parent.map(display);
+    let success = |message: &'static str| {
+        tracing::info!(
+            delivery.id = %delivery,
+            %subscription,
+            attempt,
+            outcome,
+            status,
+            duration_ms,
+            decision = "Delivered",
+            events,
+            event_ids,
+            publish_time,
+            traceparent,
+            "{message}",
+        );
+    };
+    let end = |message: &'static str| {
+        tracing::warn!(
+            delivery.id = %delivery,
+            %subscription,
+            attempts = entry.attempt,
+            outcome,
+            status,
+            reason,
+            events,
+            event_ids,
+            publish_time,
+            traceparent,
+            "{message}",
+        );
+    };
+    match entry.kind {
+        EntryKind::Success | EntryKind::SuccessAfterEnd => success("attempt succeeded"),
+        EntryKind::LateSuccess => success("attempt succeeded late and is taken out of retry"),
+        EntryKind::Failure => tracing::info!(
+            delivery.id = %delivery,
+            %subscription,
+            attempt,
+            outcome,
+            status,
+            duration_ms,
+            decision = if due.is_some() { "Retry" } else { "End" },
+            receives = entry.receives,
+            due,
+            because,
+            reason,
+            events,
+            event_ids,
+            publish_time,
+            traceparent,
+            response = entry.response.as_deref(),
+            "attempt failed",
+        ),
+        EntryKind::Ending => end("ended undelivered, goes to its dead-letter destination"),
+        EntryKind::Dropped => end("events dropped"),
+        EntryKind::DeadLettered => {}
+    }
 }

@@ -12,7 +12,7 @@ mod dead_letters;
 mod deliveries;
 mod endpoints;
 pub mod guard;
-mod journal;
+pub mod journal;
 mod parking;
 mod queues;
 mod topics;
@@ -129,26 +129,6 @@ pub trait Meter: Send + Sync {
     fn count(&self, metric: &'static str, dimensions: &[(&'static str, &str)], by: u64);
 
     fn measure(&self, metric: &'static str, dimensions: &[(&'static str, &str)], took: Duration);
-
-    /// Adds `by` events to a counter of the [ledger](gridpost_core::ledger), which is kept per hour
-    /// of publish.
-    fn count_events(
-        &self,
-        metric: &'static str,
-        dimensions: &[(&'static str, &str)],
-        published_at: Timestamp,
-        by: u64,
-    );
-
-    /// Adds `by` events, delivered this long after their publish, to
-    /// [`DELIVERY_SUCCESS_COUNT`](gridpost_core::metric::DELIVERY_SUCCESS_COUNT), in the same way.
-    fn count_delivered(
-        &self,
-        dimensions: &[(&'static str, &str)],
-        published_at: Timestamp,
-        took: Duration,
-        by: u64,
-    );
 
     /// Writes out everything counted since the last flush. Unflushed counts are lost when the
     /// function dies, so it flushes before it deletes records.

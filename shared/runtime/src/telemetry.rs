@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
@@ -18,11 +19,12 @@ use tracing_subscriber::{
 
 use crate::config::{self, SettingError, default::NAMESPACE};
 use gridpost_core::{
+    journal::{Count, Counted, Entry, EntryKind},
     ledger::Latencies,
-    metric::{DELIVERY_SUCCESS_COUNT, LATENCY_MS, NAMES, PUBLISH_HOUR},
+    metric::{LATENCY_MS, NAMES, PUBLISH_HOUR},
     time::Timestamp,
 };
-use gridpost_ports::Meter;
+use gridpost_ports::{Journal, Meter, PortError, journal};
 
 /// Starts logging JSON lines, filtered by `GRIDPOST_LOG` (default `info`): a level, or levels by module
 /// as in `warn,gridpost_dispatch=debug`.
@@ -51,6 +53,8 @@ pub struct EmbeddedMeter {
     namespace: String,
     /// Whether topic and event subscription are dimensions.
     by_name: bool,
+    /// Whether first attempts that succeed are logged.
+    logs_first_successes: bool,
     /// In the order of [`Counter::cmp_to`], to be found without an allocation.
     counters: Mutex<Vec<Counter>>,
 }
@@ -120,48 +124,84 @@ impl Meter for EmbeddedMeter {
         self.add(metric, None, dimensions, Amount::Millis(vec![millis]));
     }
 
-    fn count_events(
-        &self,
-        metric: &'static str,
-        dimensions: &[(&'static str, &str)],
-        published_at: Timestamp,
-        by: u64,
-    ) {
-        self.add(metric, Some(published_at.hour()), dimensions, Amount::Count(by));
-    }
-
-    fn count_delivered(
-        &self,
-        dimensions: &[(&'static str, &str)],
-        published_at: Timestamp,
-        took: Duration,
-        by: u64,
-    ) {
-        let mut latencies = Latencies::default();
-        latencies.add(u64::try_from(took.as_millis()).unwrap_or(u64::MAX), by);
-        let (hour, amount) = (Some(published_at.hour()), Amount::Delivered(latencies));
-        self.add(DELIVERY_SUCCESS_COUNT, hour, dimensions, amount);
-    }
-
     fn flush(&self, now: Timestamp) {
         // One write, because each is a system call.
         print!("{}", self.lines(now));
     }
 }
 
+/// Logs entries at once. Counts wait for the next flush.
+#[async_trait]
+impl Journal for EmbeddedMeter {
+    fn keeps_first_successes(&self) -> bool {
+        self.logs_first_successes
+    }
+
+    fn note(&self, entry: Entry, _: Option<&str>) {
+        let is_first_success =
+            entry.kind == EntryKind::Success && entry.attempt == 1 && entry.part == 0;
+        if !is_first_success || self.logs_first_successes {
+            journal::log(&entry);
+        }
+        self.count_sent(entry.count().as_slice());
+    }
+
+    fn count(&self, count: Count, _: Option<&str>) {
+        self.count_sent(&[count]);
+    }
+
+    async fn write(&self, counts: Vec<Count>) -> Result<(), PortError> {
+        self.count_sent(&counts);
+        Ok(())
+    }
+
+    fn count_sent(&self, counts: &[Count]) {
+        for count in counts {
+            let (metric, dimensions) = count.metric();
+            let dimensions: Vec<_> = dimensions.iter().map(|(name, it)| (*name, &**it)).collect();
+            let hour = Some(count.publish_time.hour());
+            let (hour, amount) = match count.counted {
+                // Counts attempts, of whatever hour.
+                Counted::Failed(_) => (None, Amount::Count(count.events)),
+                Counted::Delivered { took } => {
+                    let mut latencies = Latencies::default();
+                    let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+                    latencies.add(took_ms, count.events);
+                    (hour, Amount::Delivered(latencies))
+                }
+                _ => (hour, Amount::Count(count.events)),
+            };
+            self.add(metric, hour, &dimensions, amount);
+        }
+    }
+}
+
 impl Default for EmbeddedMeter {
     fn default() -> Self {
-        Self { namespace: NAMESPACE.to_owned(), by_name: false, counters: Mutex::default() }
+        Self {
+            namespace: NAMESPACE.to_owned(),
+            by_name: false,
+            logs_first_successes: false,
+            counters: Mutex::default(),
+        }
     }
 }
 
 impl EmbeddedMeter {
     /// Makes a meter for `GRIDPOST_METRIC_NAMESPACE` (default [`NAMESPACE`]), with names as dimensions if
-    /// `GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION` is `true`.
+    /// `GRIDPOST_METRICS_BY_EVENT_SUBSCRIPTION` is `true`, that logs first attempts that succeed if
+    /// `GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS` is.
     pub fn from_env() -> Result<Self, SettingError> {
         let namespace = config::metric_namespace()?;
         let by_name = config::metrics_by_event_subscription()?;
-        Ok(Self { namespace, by_name, ..Self::default() })
+        let logs_first_successes = config::log_successful_attempts()?;
+        Ok(Self { namespace, by_name, logs_first_successes, ..Self::default() })
+    }
+
+    /// Logs first attempts that succeed, too.
+    #[must_use]
+    pub fn logging_first_successes(self) -> Self {
+        Self { logs_first_successes: true, ..self }
     }
 
     /// Adds topic and event subscription as dimensions.
@@ -283,7 +323,10 @@ mod tests {
     use serde_json::{Value, json};
     use tracing::Level;
 
-    use gridpost_core::metric::{self, TOPIC};
+    use gridpost_core::{
+        journal::Owner,
+        metric::{self, TOPIC},
+    };
 
     use super::*;
 
@@ -312,9 +355,14 @@ mod tests {
     #[test]
     fn a_counter_becomes_one_embedded_line() {
         let meter = EmbeddedMeter::default();
-        let dimensions = [("DropReason", "TimeToLiveExceeded"), ("Topic", "a\"b")];
-        let published_at = Timestamp::from_millis(1_795_251_599_999);
-        meter.count_events("DroppedEventCount", &dimensions, published_at, 3);
+        let dropped = Count {
+            owner: Owner::Topic("a\"b".to_owned()),
+            publish_time: Timestamp::from_millis(1_795_251_599_999),
+            counted: Counted::Dropped("TimeToLiveExceeded".to_owned()),
+            events: 3,
+            once: None,
+        };
+        meter.count_sent(std::slice::from_ref(&dropped));
         let line: Value = serde_json::from_str(&meter.lines(NOW)).expect("one line of JSON");
         let mut want = json!({
             "_aws": {
@@ -333,7 +381,7 @@ mod tests {
         assert_eq!(line, want);
         assert_eq!(meter.lines(NOW), "", "what was written is not written again");
         let meter = meter.by_name();
-        meter.count_events("DroppedEventCount", &dimensions, published_at, 3);
+        meter.count_sent(&[dropped]);
         let line: Value = serde_json::from_str(&meter.lines(NOW)).expect("one line of JSON");
         want["_aws"]["CloudWatchMetrics"][0]["Dimensions"] = json!([["DropReason", "Topic"], []]);
         assert_eq!(line, want, "by topic where it is asked for");
@@ -357,14 +405,23 @@ mod tests {
     fn counts_of_one_counter_add_up() {
         let meter = EmbeddedMeter::default();
         let hour = |at: i64| Timestamp::from_millis(at * 3_600_000 + 7);
-        let table =
-            [("A", "c", Some(1)), ("A", "d", Some(1)), ("A", "c", Some(2)), ("C", "c", None)];
+        let (accepted, parked) = (metric::PUBLISH_SUCCESS_COUNT, metric::PARKED_COUNT);
+        let table = [
+            (accepted, "c", Some(1)),
+            (accepted, "d", Some(1)),
+            (accepted, "c", Some(2)),
+            (parked, "c", None),
+        ];
         for round in 1..=3 {
             for (metric, value, at) in table {
-                match at {
-                    Some(at) => meter.count_events(metric, &[("B", value)], hour(at), round),
-                    None => meter.count(metric, &[("B", value)], round),
-                }
+                let Some(at) = at else {
+                    Meter::count(&meter, metric, &[(TOPIC, value)], round);
+                    continue;
+                };
+                let (owner, counted) = (Owner::Topic(value.to_owned()), Counted::Accepted);
+                let publish_time = hour(at);
+                let count = Count { owner, publish_time, counted, events: round, once: None };
+                meter.count_sent(&[count]);
             }
         }
         let lines = meter.lines(NOW);
@@ -374,7 +431,7 @@ mod tests {
         for (metric, value, at) in table {
             let hour = at.map_or(Value::Null, |at| json!(hour(at).hour().to_iso_8601()));
             let is_it = |line: &&Value| {
-                line[metric] == 6 && line["B"] == value && line[PUBLISH_HOUR] == hour
+                line[metric] == 6 && line[TOPIC] == value && line[PUBLISH_HOUR] == hour
             };
             assert_eq!(lines.iter().filter(is_it).count(), 1, "{metric} {value} {at:?}");
         }

@@ -2,12 +2,19 @@
 
 use std::{
     fmt,
-    sync::{Mutex, MutexGuard},
+    sync::{
+        Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use gridpost_core::{metric, time::Timestamp};
-use gridpost_ports::Meter;
+use async_trait::async_trait;
+use gridpost_core::{
+    journal::{self, Counted, Entry, EntryKind},
+    time::Timestamp,
+};
+use gridpost_ports::{Journal, Meter, PortError, journal::log};
 
 /// One call of a meter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +51,7 @@ impl fmt::Display for Count {
 pub struct RecordingMeter {
     counts: Mutex<Vec<Count>>,
     written: Mutex<usize>,
+    keeps_first_successes: AtomicBool,
 }
 
 impl RecordingMeter {
@@ -55,6 +63,11 @@ impl RecordingMeter {
     /// How many of them were not flushed: they would be lost if the function died now.
     pub fn unwritten(&self) -> usize {
         self.all().len() - *self.written.lock().expect("no panic while held")
+    }
+
+    /// Makes it log first attempts that succeed, too.
+    pub fn keep_first_successes(&self) {
+        self.keeps_first_successes.store(true, Ordering::Relaxed);
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Count>> {
@@ -85,27 +98,41 @@ impl Meter for RecordingMeter {
         self.add(metric, dimensions, None, millis, true);
     }
 
-    fn count_events(
-        &self,
-        metric: &'static str,
-        dimensions: &[(&'static str, &str)],
-        published_at: Timestamp,
-        by: u64,
-    ) {
-        self.add(metric, dimensions, Some(published_at), by, false);
-    }
-
-    fn count_delivered(
-        &self,
-        dimensions: &[(&'static str, &str)],
-        published_at: Timestamp,
-        _: Duration,
-        by: u64,
-    ) {
-        self.count_events(metric::DELIVERY_SUCCESS_COUNT, dimensions, published_at, by);
-    }
-
     fn flush(&self, _: Timestamp) {
         *self.written.lock().expect("no panic while held") = self.all().len();
+    }
+}
+
+#[async_trait]
+impl Journal for RecordingMeter {
+    fn keeps_first_successes(&self) -> bool {
+        self.keeps_first_successes.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, entry: Entry, _: Option<&str>) {
+        let is_first = entry.kind == EntryKind::Success && entry.attempt == 1 && entry.part == 0;
+        if !is_first || self.keeps_first_successes() {
+            log(&entry);
+        }
+        self.count_sent(entry.count().as_slice());
+    }
+
+    fn count(&self, count: journal::Count, _: Option<&str>) {
+        self.count_sent(&[count]);
+    }
+
+    async fn write(&self, counts: Vec<journal::Count>) -> Result<(), PortError> {
+        self.count_sent(&counts);
+        Ok(())
+    }
+
+    fn count_sent(&self, counts: &[journal::Count]) {
+        for count in counts {
+            let (metric, dimensions) = count.metric();
+            let dimensions: Vec<_> = dimensions.iter().map(|(name, it)| (*name, &**it)).collect();
+            let is_of_an_hour = !matches!(count.counted, Counted::Failed(_));
+            let published_at = is_of_an_hour.then_some(count.publish_time);
+            self.add(metric, &dimensions, published_at, count.events, false);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Reads the handlers' log: a drop is counted and logged, and visible nowhere else.
 
 use std::{
+    collections::BTreeMap,
     fmt::{Debug, Write as _},
     sync::{Arc, Mutex},
 };
@@ -23,6 +24,8 @@ use gridpost_testkit::{
 pub struct LogReader {
     pub clock: VirtualClock,
     pub history: Arc<Mutex<History>>,
+    /// Why deliveries ended whose destination can't have their events.
+    pub ended_by: Mutex<BTreeMap<Uuid, String>>,
 }
 
 #[derive(Default)]
@@ -84,12 +87,17 @@ impl Subscriber for LogReader {
         let at = self.clock.now();
         let mut history = self.history.lock().expect("no panic while held");
         history.trace(at, || format!("log: {} {}{}", line.message, line.reason, line.rest));
+        let mut ended_by = self.ended_by.lock().expect("no panic while held");
+        if let (Some(delivery), Some(reason)) = (line.delivery, line.ended_by) {
+            ended_by.insert(delivery, reason);
+        }
         if line.message.starts_with("events dropped") {
             match line.delivery {
                 // A message was purged that had no part of an event any more.
                 Some(_) if line.counted == Some(0) => {}
                 Some(delivery) => {
-                    let Line { subscription, reason, ended_by, ids, counted, .. } = line;
+                    let ended_by = ended_by.remove(&delivery);
+                    let Line { subscription, reason, ids, counted, .. } = line;
                     let delivery = history.delivery_in_log(delivery, &subscription, &ids);
                     let counted = counted.filter(|_| ids.is_empty());
                     let events = history.events_of(delivery, &ids);

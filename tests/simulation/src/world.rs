@@ -173,7 +173,8 @@ pub fn run_on(stores: Stores, scenario: &Scenario, seed: u64, traced: bool) -> R
     let tasks = tokio::task::LocalSet::new();
     runtime.block_on(tasks.run_until(async {
         let world = Simulation::new(stores, scenario, seed, traced);
-        let reader = LogReader { clock: world.clock, history: Arc::clone(&world.history) };
+        let (clock, history) = (world.clock, Arc::clone(&world.history));
+        let reader = LogReader { clock, history, ended_by: Default::default() };
         let _guard = tracing::subscriber::set_default(reader);
         world.live().await
     }))

@@ -119,6 +119,7 @@ fn ingest_context(deployment: &Deployment) -> ingest::Context {
         payloads: deployment.of(&deployment.payloads),
         records: deployment.of(&deployment.tables),
         meter: Arc::clone(&deployment.meter) as _,
+        journal: Arc::clone(&deployment.meter) as _,
         latency_metrics: false,
         authorization: ingest::Authorization::Keys,
         queue_message_bytes_max: 262_144,

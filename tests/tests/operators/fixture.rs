@@ -97,6 +97,7 @@ impl Fixture {
             client: Arc::clone(&deployment.endpoints) as _,
             resources: Arc::new(NoResources),
             meter: Arc::clone(&deployment.meter) as _,
+            journal: Arc::clone(&deployment.meter) as _,
             settings: Settings {
                 probation: Durations::default(),
                 retry_shards: RETRY_SHARDS,
@@ -106,7 +107,6 @@ impl Fixture {
                 retry_in_flight_limit: 60_000,
                 queue_message_bytes_max: 262_144,
                 dead_letter_delay_s: 300,
-                log_successful_attempts: false,
                 latency_metrics: false,
                 origin: "example.com".to_owned(),
             },

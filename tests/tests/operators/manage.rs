@@ -34,6 +34,7 @@ pub(crate) fn manage_context(deployment: &Deployment) -> manage::Context {
         payloads: Arc::clone(&deployment.payloads) as _,
         redrives: tables,
         meter: Arc::clone(&deployment.meter) as _,
+        journal: Arc::clone(&deployment.meter) as _,
         clock: Arc::clone(&deployment.clock) as _,
         dice: Arc::clone(&deployment.dice) as _,
         settings: manage::Settings {

@@ -1,14 +1,14 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use gridpost_core::{
-    delivery::{Delivery, claim},
+    delivery::{Delivery, claim, queue::Queue},
     event::DeliverySchema,
     metric,
     retry::{EndReason, attempts::Attempts, outcome::Outcome, profile::ProfileName},
     subscription::{DeadLetterDestination, EventSubscription, Filter, SubscriptionKey},
     topic::Topic,
 };
-use gridpost_ports::{Configuration, Payloads, Record, configuration::Limits};
+use gridpost_ports::{Configuration, Outgoing, Payloads, Record, configuration::Limits};
 use gridpost_testkit::{
     bucket::PUT,
     deployment::Deployment,
@@ -93,6 +93,7 @@ fn context(fixture: &Deployment) -> Context {
         bucket: Arc::clone(&fixture.buckets) as _,
         payloads: fixture.of(&fixture.payloads),
         meter: Arc::clone(&fixture.meter) as _,
+        journal: Arc::clone(&fixture.meter) as _,
         notifier: Some(Notifier {
             topic: TOPIC_NAME.to_owned(),
             configuration: ConfigurationCache::new(
@@ -244,8 +245,8 @@ async fn what_was_not_told_is_told_again_as_the_same() {
     let fixture = fixture_with_topic();
     let context = context(&fixture);
     let some = || three()[..3].to_vec();
-    // The notification is tried three times, then records are hidden.
-    fixture.injector.plan().calls = (1..=3).map(|number| (number, Fault::FailsBefore)).collect();
+    // The notification is tried three times, by two calls each, then records are hidden.
+    fixture.injector.plan().calls = (1..=6).map(|number| (number, Fault::FailsBefore)).collect();
     assert_eq!(gather(&context, some()).await.len(), 3, "they come back");
     assert_eq!(hidden(&fixture), [10, 10, 10]);
     assert_eq!(counted(&fixture, metric::DEAD_LETTERED_COUNT), 0, "not counted yet");
@@ -259,7 +260,7 @@ async fn what_was_not_told_is_told_again_as_the_same() {
     assert!(sent.len() == 2 && sent[0].id == sent[1].id, "{sent:?}");
     assert_eq!(event_of(&sent[0])["id"], event_of(&sent[1])["id"]);
     assert_eq!(counted(&fixture, metric::DEAD_LETTERED_COUNT), 6);
-    assert_eq!(fixture.injector.made(), 3 + 3 + 2, "nothing else is asked for");
+    assert_eq!(fixture.injector.made(), 6 + 3 + 2, "nothing else is asked for");
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,15 +11,16 @@ use gridpost_core::{
     },
     error::chain,
     event::{DeliverySchema, mapping::InputSchemaMapping},
+    journal::EntryKind,
     publish::pack::HEADROOM_BYTES,
     retry::EndReason,
     time::Timestamp,
 };
-use gridpost_ports::{Outgoing, PortError, Result};
+use gridpost_ports::{Outgoing, PortError, Record, Result};
 
 use super::send_one;
 use crate::{
-    Context, count,
+    Context, entry,
     loaded::{Disposition, LoadedDelivery, Settled},
     payload,
 };
@@ -90,7 +91,7 @@ async fn dead_letter_or_drop(
         return Ok(());
     }
     let Some(destination) = loaded.destination() else {
-        drop_events(context, delivery, reason).await;
+        drop_events(context, delivery, reason, &loaded.record).await;
         return Ok(());
     };
     let topic = &loaded.owner.topic.topic;
@@ -113,7 +114,8 @@ async fn dead_letter_or_drop(
     let group = loaded.subscription().key.to_string();
     let message = Outgoing::new(body, group, context.settings.dead_letter_delay_s);
     send_one(context, Queue::DeadLetter, message).await?;
-    log(delivery, reason, "ended undelivered, goes to its dead-letter destination");
+    let end = entry::ended(delivery, EntryKind::Ending, reason, at);
+    context.journal.note(end, Some(&loaded.record.receipt));
     Ok(())
 }
 
@@ -144,36 +146,20 @@ async fn note_end(context: &Context, state: DeliveryState) {
 /// Drops a delivery, and marks its state if it has one.
 pub async fn drop_delivery(
     context: &Context,
+    record: &Record,
     delivery: &Delivery,
     state: Option<DeliveryState>,
     reason: EndReason,
 ) -> Disposition {
-    drop_events(context, delivery, reason).await;
+    drop_events(context, delivery, reason, record).await;
     if let Some(state) = state {
         note_end(context, state).await;
     }
     Disposition::Delete
 }
 
-async fn drop_events(context: &Context, delivery: &Delivery, reason: EndReason) {
-    let events = delivery.event_count() as u64;
-    count::dropped(context, &delivery.subscription, delivery.publish_time, reason, events);
-    log(delivery, reason, "events dropped");
+async fn drop_events(context: &Context, delivery: &Delivery, reason: EndReason, record: &Record) {
+    let end = entry::ended(delivery, EntryKind::Dropped, reason, context.clock.now());
+    context.journal.note(end, Some(&record.receipt));
     payload::release(context, delivery).await;
-}
-
-fn log(delivery: &Delivery, reason: EndReason, what: &str) {
-    tracing::warn!(
-        delivery.id = %delivery.id,
-        subscription = %delivery.subscription,
-        attempts = delivery.attempts.made,
-        outcome = delivery.attempts.last_outcome.map(tracing::field::display),
-        status = delivery.attempts.last_status,
-        %reason,
-        events = delivery.event_count(),
-        event_ids = delivery.event_ids(),
-        publish_time = %delivery.publish_time.to_iso_8601(),
-        traceparent = delivery.traceparent.map(tracing::field::display),
-        "{what}",
-    );
 }

@@ -71,6 +71,7 @@ impl Fixture {
             payloads: deployment.apart(&deployment.payloads, stores),
             records: Arc::clone(&deployment.tables) as _,
             meter: Arc::clone(&deployment.meter) as _,
+            journal: Arc::clone(&deployment.meter) as _,
             authorization: Authorization::Keys,
             queue_message_bytes_max: 262_144,
             latency_metrics: false,

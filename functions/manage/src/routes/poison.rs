@@ -22,7 +22,8 @@ use gridpost_core::{
         state::{DeliveryState, DeliveryStatus},
     },
     error::chain,
-    metric::{self, DROP_REASON, EVENT_SUBSCRIPTION_NAME, TOPIC, of},
+    journal::{Count, Counted, Entry, EntryKind, Owner},
+    metric::{self, DROP_REASON, EVENT_SUBSCRIPTION_NAME, TOPIC},
     poison::{Content, Origin, Poisoned, ResendTarget, resend_queue},
     publish::fan_out::{self, Piece},
     retry::EndReason,
@@ -407,8 +408,8 @@ async fn purge_one(context: &Context, message: &Poisoned) -> Result<HandledMessa
     let has_ended = matches!(status, Some(DeliveryStatus::Ended | DeliveryStatus::Delivered));
     let dropped = match (&content, has_ended) {
         (_, true) => 0,
-        (Content::FanOut(piece), _) => count_piece(context, piece).await?,
-        _ => count_dropped(context, &content, state.as_ref()),
+        (Content::FanOut(piece), _) => count_piece(context, message, piece).await?,
+        _ => count_dropped(context, message, &content, state.as_ref()),
     };
     tracing::warn!(
         message.id = %message.id,
@@ -416,7 +417,7 @@ async fn purge_one(context: &Context, message: &Poisoned) -> Result<HandledMessa
         subscription = content.delivery().map(|it| tracing::field::display(&it.subscription)),
         events = dropped,
         reason = PURGED,
-        "events dropped: a poison message is purged",
+        "a poison message is purged",
     );
     context.receiver.delete(Queue::Poison, vec![message.receipt.clone()]).await?;
     if let Content::Delivery(delivery) = &content
@@ -440,14 +441,20 @@ fn ending(reason: EndReason) -> String {
 }
 
 /// Counts a message's events as dropped. Returns how many.
-fn count_dropped(context: &Context, content: &Content, state: Option<&DeliveryState>) -> u64 {
-    let (metric, reason) = (metric::DROPPED_EVENT_COUNT, (DROP_REASON, PURGED));
+fn count_dropped(
+    context: &Context,
+    message: &Poisoned,
+    content: &Content,
+    state: Option<&DeliveryState>,
+) -> u64 {
     let events = match content.delivery() {
         Some(delivery) => {
-            let ([topic, name], at) = (of(&delivery.subscription), delivery.publish_time);
             let events = events_left(delivery, state);
             if events > 0 {
-                context.meter.count_events(metric, &[reason, topic, name], at, events);
+                let now = context.clock.now();
+                let end = Entry::end(delivery, EntryKind::Dropped, PURGED.to_owned(), now);
+                let end = Entry { events: u32::try_from(events).unwrap_or(u32::MAX), ..end };
+                context.journal.note(end, Some(&message.receipt));
             }
             events
         }
@@ -475,7 +482,11 @@ fn count_unknown(context: &Context) -> u64 {
 
 /// Counts the events of a piece's deliveries by event subscription. Returns how many. If its publish
 /// is missing or unreadable, they are unknown.
-async fn count_piece(context: &Context, piece: &Piece) -> Result<u64, PortError> {
+async fn count_piece(
+    context: &Context,
+    message: &Poisoned,
+    piece: &Piece,
+) -> Result<u64, PortError> {
     let object = context.payloads.get(&fan_out::key(piece.publish)).await?;
     let most = context.settings.queue_message_bytes_max;
     let packed = object.and_then(|object| fan_out::decode(&object, most).ok());
@@ -483,8 +494,14 @@ async fn count_piece(context: &Context, piece: &Piece) -> Result<u64, PortError>
     if let Some(packed) = &packed {
         let at = packed.acceptance().time;
         for (key, events) in piece.events(packed) {
-            let ([topic, name], metric) = (of(key), metric::DROPPED_EVENT_COUNT);
-            context.meter.count_events(metric, &[(DROP_REASON, PURGED), topic, name], at, events);
+            let count = Count {
+                owner: Owner::Subscription(key.clone()),
+                publish_time: at,
+                counted: Counted::Dropped(PURGED.to_owned()),
+                events,
+                once: None,
+            };
+            context.journal.count(count, Some(&message.receipt));
             sum += events;
         }
     }

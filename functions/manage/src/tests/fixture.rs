@@ -60,6 +60,7 @@ impl Fixture {
             payloads: Arc::clone(&deployment.payloads) as _,
             redrives: letters.of(&letters.tables),
             meter: Arc::clone(&deployment.meter) as _,
+            journal: Arc::clone(&deployment.meter) as _,
             clock: Arc::clone(&deployment.clock) as _,
             dice: Arc::clone(&deployment.dice) as _,
             settings: Settings {

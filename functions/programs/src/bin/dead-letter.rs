@@ -21,6 +21,7 @@ async fn main() -> Result<(), Error> {
         notifier: notifier(&started)?,
         payloads: started.payloads()?,
         meter: Arc::clone(&started.meter) as _,
+        journal: Arc::clone(&started.meter) as _,
         give_up_after: config::dead_letter_give_up_after()?,
     };
     let work = |records, _deadline| gather(&context, records);

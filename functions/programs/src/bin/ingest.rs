@@ -41,6 +41,7 @@ async fn context(started: &Started) -> Result<Context, Error> {
         payloads: started.payloads()?,
         records: started.states()?,
         meter: Arc::clone(&started.meter) as _,
+        journal: Arc::clone(&started.meter) as _,
         latency_metrics: config::latency_metrics()?,
         authorization,
         queue_message_bytes_max: config::queue_message_bytes_max()?,

@@ -22,6 +22,7 @@ async fn main() -> Result<(), Error> {
         sender: started.queues()?,
         payloads: started.payloads()?,
         meter: Arc::clone(&started.meter) as _,
+        journal: Arc::clone(&started.meter) as _,
         queue_message_bytes_max: config::queue_message_bytes_max()?,
         inline_fan_out: config::inline_fan_out()?,
         piece_deliveries_max: PIECE_DELIVERIES_MAX,

@@ -66,6 +66,7 @@ fn context(started: &Started) -> Result<Context, Error> {
         payloads: started.payloads()?,
         redrives: states,
         meter: Arc::clone(&started.meter) as _,
+        journal: Arc::clone(&started.meter) as _,
         clock,
         dice: Arc::new(SystemDice),
         settings,

@@ -22,6 +22,7 @@ async fn main() -> Result<(), Error> {
         configuration: Arc::new(started.configuration()?),
         payloads: started.payloads()?,
         meter: Arc::clone(&started.meter) as _,
+        journal: Arc::clone(&started.meter) as _,
         queue_message_bytes_max: config::queue_message_bytes_max()?,
     };
     let work = |records, deadline| work(&context, records, deadline);

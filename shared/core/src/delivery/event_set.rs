@@ -17,6 +17,13 @@ impl EventSet {
         self.0.iter().map(|byte| byte.count_ones() as usize).sum()
     }
 
+    /// Returns a number that tells it from other sets; 0 for the empty one.
+    pub fn number(&self) -> u32 {
+        // The hash FNV-1a.
+        let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        if self.is_empty() { 0 } else { self.0.iter().fold(0x811c_9dc5, step).max(1) }
+    }
+
     pub fn has(&self, position: usize) -> bool {
         self.0.get(position / 8).is_some_and(|byte| byte >> (position % 8) & 1 == 1)
     }

@@ -1,18 +1,17 @@
 //! The ledger reads what the meter writes.
 
-use std::time::Duration;
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::EmbeddedMeter;
 use gridpost_core::{
+    journal::{Count, Owner},
     ledger::{Account, Intake, Latency, Ledger},
-    metric::{self, DEAD_LETTER_REASON, DROP_REASON, TOPIC, of},
+    metric,
     subscription::SubscriptionKey,
     time::Timestamp,
 };
-use gridpost_ports::Meter;
+use gridpost_ports::{Journal, Meter};
 
 const HOUR: i64 = 3_600_000;
 
@@ -24,54 +23,41 @@ fn key(name: &str) -> SubscriptionKey {
     SubscriptionKey { topic: "t".to_owned(), name: name.to_owned() }
 }
 
-/// Metric, event subscription, reason, publish time, events.
-type Count = (&'static str, &'static str, &'static str, i64, u64);
+/// What is counted of which event subscription, publish time, events.
+type Row = (&'static str, &'static str, i64, u64);
 
-const COUNTS: [Count; 11] = [
-    (metric::PUBLISH_SUCCESS_COUNT, "", "", 1, 9),
-    (metric::UNMATCHED_EVENT_COUNT, "", "", 1, 2),
-    (metric::MATCHED_EVENT_COUNT, "a", "", 1, 7),
-    (metric::MATCHED_EVENT_COUNT, "a", "", HOUR, 5),
-    (metric::DELIVERY_SUCCESS_COUNT, "a", "", HOUR - 1, 3),
-    (metric::DEAD_LETTERED_COUNT, "a", "TimeToLiveExceeded", 5, 1),
-    (metric::DEAD_LETTERED_COUNT, "a", "MaxDeliveryAttemptsExceeded", 5, 1),
-    (metric::DROPPED_EVENT_COUNT, "a", "SubscriptionDeleted", 7, 1),
-    (metric::REDRIVEN_EVENT_COUNT, "a", "", 5, 2),
-    (metric::DELIVERY_SUCCESS_COUNT, "a", "", 5, 2),
-    (metric::DELIVERY_SUCCESS_COUNT, "b", "", 0, 1),
+const COUNTS: [Row; 11] = [
+    ("accepted", "", 1, 9),
+    ("unmatched", "", 1, 2),
+    ("matched", "a", 1, 7),
+    ("matched", "a", HOUR, 5),
+    ("delivered/50", "a", HOUR - 1, 3),
+    ("deadLettered/TimeToLiveExceeded", "a", 5, 1),
+    ("deadLettered/MaxDeliveryAttemptsExceeded", "a", 5, 1),
+    ("dropped/SubscriptionDeleted", "a", 7, 1),
+    ("redriven", "a", 5, 2),
+    ("delivered/10000", "a", 5, 2),
+    ("delivered/50", "b", 0, 1),
 ];
 
-fn count(meter: &EmbeddedMeter, (metric, name, reason, published_at, by): Count) {
-    let key = key(name);
-    let [topic, name] = of(&key);
-    let dimensions = match metric {
-        metric::DEAD_LETTERED_COUNT => vec![(DEAD_LETTER_REASON, reason), topic, name],
-        metric::DROPPED_EVENT_COUNT => vec![(DROP_REASON, reason), topic, name],
-        _ if key.name.is_empty() => vec![(TOPIC, "t")],
-        _ => vec![topic, name],
+fn counted((counted, name, published_at, events): Row) -> Count {
+    let owner = match name {
+        "" => Owner::Topic("t".to_owned()),
+        name => Owner::Subscription(key(name)),
     };
-    match metric {
-        metric::DELIVERY_SUCCESS_COUNT => {
-            meter.count_delivered(&dimensions, at(published_at), took(by), by);
-        }
-        _ => meter.count_events(metric, &dimensions, at(published_at), by),
-    }
-}
-
-/// Events in twos took long.
-fn took(events: u64) -> Duration {
-    Duration::from_millis(if events == 2 { 5_000 } else { 40 })
+    let counted = counted.parse().expect("it is counted");
+    Count { owner, publish_time: at(published_at), counted, events, once: None }
 }
 
 /// Writes these counts in so many invocations, and reads the ledger.
-fn ledger(counts: &[Count], invocations: usize, since: Timestamp) -> Ledger {
+fn ledger(counts: &[Row], invocations: usize, since: Timestamp) -> Ledger {
     let meters: Vec<_> = (0..invocations).map(|_| EmbeddedMeter::default()).collect();
     for (index, one) in counts.iter().enumerate() {
-        count(&meters[index % invocations], *one);
+        meters[index % invocations].count_sent(&[counted(*one)]);
     }
     let mut ledger = Ledger::default();
     for meter in &meters {
-        meter.count(metric::PARKED_COUNT, &[], 1);
+        Meter::count(meter, metric::PARKED_COUNT, &[], 1);
         let lines = meter.lines(at(0));
         let read = lines.lines().filter(|line| ledger.read(line, since)).count();
         assert_eq!(read + 1, lines.lines().count(), "parked deliveries are not in the ledger");
@@ -97,7 +83,7 @@ fn what_functions_count_adds_up() {
     assert_eq!(totals[&key("b")].difference(), -1);
 }
 
-fn twice() -> Vec<Count> {
+fn twice() -> Vec<Row> {
     [COUNTS, COUNTS].concat()
 }
 
@@ -151,7 +137,8 @@ fn sums_do_not_wrap_around() {
 fn latencies_cost_the_line_of_a_delivered_event_a_few_bytes() {
     let meter = EmbeddedMeter::default();
     let key = SubscriptionKey { topic: "orders".to_owned(), name: "billing".to_owned() };
-    meter.count_delivered(&of(&key), at(0), Duration::from_millis(40), 1);
+    let owner = Owner::Subscription(key);
+    meter.count_sent(&[Count { owner, ..counted(("delivered/50", "a", 0, 1)) }]);
     let line = meter.lines(at(0));
     let mut without: Value = serde_json::from_str(&line).expect("one line of JSON");
     let latencies = without.as_object_mut().expect("an object").remove(metric::LATENCY_MS);

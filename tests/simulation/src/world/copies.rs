@@ -32,6 +32,7 @@ impl Simulation {
     pub fn ingest(&self, instance: &Arc<Instance>) -> gridpost_ingest::Context {
         let clock: Arc<dyn Clock> = Arc::new(instance.clock(self.clock));
         let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
+        let meter = CountingMeter::of(&self.history);
         gridpost_ingest::Context {
             clock: Arc::clone(&clock),
             dice: Arc::clone(&self.handlers_dice),
@@ -39,7 +40,8 @@ impl Simulation {
                 .cache(instance, configuration, CONFIGURATION_KEPT_FOR)
                 .with_keys(self.faulty(instance, &self.tables)),
             sender: self.faulty(instance, &self.queues),
-            meter: CountingMeter::of(&self.history),
+            meter: Arc::clone(&meter) as _,
+            journal: meter,
             authorization: gridpost_ingest::Authorization::Keys,
             records: self.faulty(instance, &self.tables),
             payloads: self.faulty(instance, &self.payloads),
@@ -53,6 +55,7 @@ impl Simulation {
     /// A fresh copy of a source's intake.
     pub fn intake(&self, instance: &Arc<Instance>, source: Source) -> gridpost_intake::Context {
         let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
+        let meter = CountingMeter::of(&self.history);
         gridpost_intake::Context {
             source,
             clock: Arc::new(instance.clock(self.clock)),
@@ -60,7 +63,8 @@ impl Simulation {
             configuration: self.cache(instance, configuration, CONFIGURATION_KEPT_FOR),
             sender: self.faulty(instance, &self.queues),
             payloads: self.faulty(instance, &self.payloads),
-            meter: CountingMeter::of(&self.history),
+            meter: Arc::clone(&meter) as _,
+            journal: meter,
             queue_message_bytes_max: self.settings().message_bytes_max,
             inline_fan_out: self.scenario.inline_fan_out,
             piece_deliveries_max: self.scenario.piece_deliveries_max,
@@ -133,6 +137,7 @@ impl Simulation {
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
         let clock: Arc<dyn Clock> = Arc::new(instance.clock(self.clock));
         let configuration: Arc<dyn Configuration> = Arc::clone(&tables) as _;
+        let meter = CountingMeter::of(&self.history);
         gridpost_dispatch::Context {
             clock: Arc::clone(&clock),
             dice: Arc::clone(&self.handlers_dice),
@@ -148,7 +153,8 @@ impl Simulation {
             payloads: self.faulty(instance, &self.payloads),
             client: self.faulty(instance, &self.endpoints),
             resources: self.faulty(instance, &self.endpoints),
-            meter: CountingMeter::of(&self.history),
+            meter: Arc::clone(&meter) as _,
+            journal: meter,
             settings: Settings {
                 probation: Durations::default(),
                 retry_shards: self.retry_shards(),
@@ -158,7 +164,6 @@ impl Simulation {
                 retry_in_flight_limit: self.settings().retry_in_flight_limit,
                 queue_message_bytes_max: self.settings().message_bytes_max,
                 dead_letter_delay_s: DEAD_LETTER_DELAY_S,
-                log_successful_attempts: false,
                 latency_metrics: true,
                 origin: "gridpost.example".to_owned(),
             },
@@ -167,13 +172,15 @@ impl Simulation {
 
     pub fn dead_letter(&self, instance: &Arc<Instance>) -> gridpost_dead_letter::Context {
         let queues = self.faulty(instance, &self.queues);
+        let meter = CountingMeter::of(&self.history);
         gridpost_dead_letter::Context {
             clock: Arc::new(instance.clock(self.clock)),
             sender: Arc::clone(&queues) as _,
             receiver: queues,
             bucket: self.faulty(instance, &self.buckets),
             payloads: self.faulty(instance, &self.payloads),
-            meter: CountingMeter::of(&self.history),
+            meter: Arc::clone(&meter) as _,
+            journal: meter,
             notifier: self.notifier(instance),
             give_up_after: GIVE_UP_AFTER,
         }
@@ -195,6 +202,7 @@ impl Simulation {
     pub fn redrive(&self, instance: &Arc<Instance>) -> gridpost_redrive::Context {
         let (queues, tables) =
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
+        let meter = CountingMeter::of(&self.history);
         gridpost_redrive::Context {
             clock: Arc::new(instance.clock(self.clock)),
             sender: Arc::clone(&queues) as _,
@@ -203,7 +211,8 @@ impl Simulation {
             redrives: Arc::clone(&tables) as _,
             configuration: tables,
             payloads: self.faulty(instance, &self.payloads),
-            meter: CountingMeter::of(&self.history),
+            meter: Arc::clone(&meter) as _,
+            journal: meter,
             queue_message_bytes_max: self.settings().message_bytes_max,
         }
     }
@@ -212,6 +221,7 @@ impl Simulation {
         let (queues, tables) =
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
         let consents = self.faulty(instance, &self.consents);
+        let meter = CountingMeter::of(&self.history);
         gridpost_manage::Context {
             configuration: Arc::clone(&tables) as _,
             keys: Arc::clone(&tables) as _,
@@ -231,7 +241,8 @@ impl Simulation {
             dead_letters: self.faulty(instance, &self.buckets),
             payloads: self.faulty(instance, &self.payloads),
             redrives: tables,
-            meter: CountingMeter::of(&self.history),
+            meter: Arc::clone(&meter) as _,
+            journal: meter,
             clock: Arc::new(instance.clock(self.clock)),
             dice: Arc::clone(&self.handlers_dice),
             settings: gridpost_manage::Settings {

@@ -5,8 +5,12 @@ use std::{
     time::Duration,
 };
 
-use gridpost_core::{metric, time::Timestamp};
-use gridpost_ports::Meter;
+use async_trait::async_trait;
+use gridpost_core::{
+    journal::{Count, Counted, Entry},
+    time::Timestamp,
+};
+use gridpost_ports::{Journal, Meter, PortError};
 use gridpost_runtime::telemetry::EmbeddedMeter;
 use gridpost_testkit::history::History;
 
@@ -22,38 +26,21 @@ impl CountingMeter {
     pub(super) fn of(history: &Arc<Mutex<History>>) -> Arc<Self> {
         Arc::new(Self { history: Arc::clone(history), unwritten: EmbeddedMeter::default() })
     }
+
+    fn note_drops(&self, counts: &[Count]) {
+        let dropped = counts.iter().filter(|count| matches!(count.counted, Counted::Dropped(_)));
+        let dropped: u64 = dropped.map(|count| count.events).sum();
+        self.history.lock().expect("no panic while held").dropped_counted += dropped;
+    }
 }
 
 impl Meter for CountingMeter {
     fn count(&self, metric: &'static str, dimensions: &[(&'static str, &str)], by: u64) {
-        self.unwritten.count(metric, dimensions, by);
+        Meter::count(&self.unwritten, metric, dimensions, by);
     }
 
     fn measure(&self, metric: &'static str, dimensions: &[(&'static str, &str)], took: Duration) {
         self.unwritten.measure(metric, dimensions, took);
-    }
-
-    fn count_events(
-        &self,
-        metric: &'static str,
-        dimensions: &[(&'static str, &str)],
-        published_at: Timestamp,
-        by: u64,
-    ) {
-        if metric == metric::DROPPED_EVENT_COUNT {
-            self.history.lock().expect("no panic while held").dropped_counted += by;
-        }
-        self.unwritten.count_events(metric, dimensions, published_at, by);
-    }
-
-    fn count_delivered(
-        &self,
-        dimensions: &[(&'static str, &str)],
-        published_at: Timestamp,
-        took: Duration,
-        by: u64,
-    ) {
-        self.unwritten.count_delivered(dimensions, published_at, took, by);
     }
 
     fn flush(&self, now: Timestamp) {
@@ -64,5 +51,30 @@ impl Meter for CountingMeter {
             }
             history.ledger.read(line, Timestamp::from_millis(0));
         }
+    }
+}
+
+#[async_trait]
+impl Journal for CountingMeter {
+    fn keeps_first_successes(&self) -> bool {
+        false
+    }
+
+    fn note(&self, entry: Entry, receipt: Option<&str>) {
+        self.note_drops(entry.count().as_slice());
+        self.unwritten.note(entry, receipt);
+    }
+
+    fn count(&self, count: Count, receipt: Option<&str>) {
+        self.note_drops(std::slice::from_ref(&count));
+        Journal::count(&self.unwritten, count, receipt);
+    }
+
+    fn count_sent(&self, counts: &[Count]) {
+        self.unwritten.count_sent(counts);
+    }
+
+    async fn write(&self, counts: Vec<Count>) -> Result<(), PortError> {
+        self.unwritten.write(counts).await
     }
 }

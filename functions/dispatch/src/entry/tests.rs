@@ -37,7 +37,7 @@ async fn an_attempts_line_reads_alone() {
         "receives": 1,
         "due": "1970-01-01T01:40:45.000Z", "because": "LeastWait", "events": 1,
         "event_ids": "[\"7\"]", "publish_time": "1970-01-01T01:40:15.000Z", "traceparent": trace,
-        "target": "gridpost_dispatch::attempt_log", "timestamp": line["timestamp"],
+        "target": "gridpost_ports::journal", "timestamp": line["timestamp"],
     });
     assert_eq!(line, &want);
 
