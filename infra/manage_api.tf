@@ -47,6 +47,8 @@ locals {
     "GET /parked",
     "POST /parked:release",
     "POST /parked:cancel",
+    "POST /journalQueries",
+    "GET /journalQueries/{id}",
   ])
 
   # An endpoint's owner consents to events here. The caller has no IAM identity, only the token that was sent to the endpoint.

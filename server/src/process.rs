@@ -364,6 +364,7 @@ impl Parts {
             dead_letters: self.store.letters(),
             payloads: self.store.payloads(),
             redrives: tables,
+            journal_reader: Arc::new(manage::NoJournal),
             meter: Arc::clone(&meter) as _,
             journal: meter,
             clock: self.clock(),

@@ -91,6 +91,8 @@ impl Refusal {
     /// Returns what to do about it, if the message does not say so.
     pub fn next_step(&self) -> Option<&'static str> {
         match self.status {
+            // Its message says what the deployment lacks; the caller lacks nothing.
+            403 if self.code == "JournalDenied" => None,
             401 => {
                 Some("Check the key: `gridpost topic keys <topic>` shows the two that are valid.")
             }

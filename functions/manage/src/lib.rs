@@ -17,13 +17,14 @@ pub mod terraform;
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use gridpost_api::subscription::Identity;
-use gridpost_core::{endpoint::Allowed, subscription::SubscriptionKey};
+use gridpost_core::{endpoint::Allowed, journal::Question, subscription::SubscriptionKey};
 use gridpost_ports::{
     Clock, Configuration, DeadLetters, DeliveryStates, Dice, EndpointClient, EndpointHealths,
-    HandshakeClient, Journal, Meter, ParkedDeliveries, ParkingLot, Payloads, PoisonQueue,
-    QueueReceiver, QueueSender, Redrives, ResourceChecker, SubscriptionStore, TopicKeys,
-    TopicStore, WaitingDeliveries,
+    HandshakeClient, Journal, JournalError, JournalReader, JournalReply, Meter, ParkedDeliveries,
+    ParkingLot, Payloads, PoisonQueue, QueueReceiver, QueueSender, Redrives, ResourceChecker,
+    SubscriptionStore, TopicKeys, TopicStore, WaitingDeliveries,
 };
 use tokio::time::sleep;
 
@@ -54,11 +55,28 @@ pub struct Context {
     /// Reads stored publishes.
     pub payloads: Arc<dyn Payloads>,
     pub redrives: Arc<dyn Redrives>,
+    pub journal_reader: Arc<dyn JournalReader>,
     pub meter: Arc<dyn Meter>,
     pub journal: Arc<dyn Journal>,
     pub clock: Arc<dyn Clock>,
     pub dice: Arc<dyn Dice>,
     pub settings: Settings,
+}
+
+/// The journal of a deployment that does not answer questions yet.
+#[derive(Clone, Copy, Debug)]
+pub struct NoJournal;
+
+#[async_trait]
+impl JournalReader for NoJournal {
+    async fn ask(
+        &self,
+        _: &Question,
+        _: Option<&str>,
+        _: Option<f64>,
+    ) -> Result<JournalReply, JournalError> {
+        Err(JournalError::Denied("this deployment has no journal that can be asked yet".to_owned()))
+    }
 }
 
 /// The deployment's settings.

@@ -20,7 +20,7 @@ const TOP: RangeInclusive<usize> = 1..=100;
 
 /// The most bytes of a page's documents: a function's answer has 6 MB at most, so that fewer large
 /// resources than [`TOP`] may fit. Source: AWS Lambda, "Quotas".
-const BYTES_MAX: usize = 4 * 1024 * 1024;
+pub(crate) const BYTES_MAX: usize = 4 * 1024 * 1024;
 
 const TOP_NAME: &str = "$top";
 const TOKEN_NAME: &str = "$skiptoken";
@@ -121,6 +121,10 @@ impl Page {
 
     pub(crate) fn most(&self) -> usize {
         self.top.unwrap_or(*TOP.end())
+    }
+
+    pub(crate) fn top(&self) -> Option<usize> {
+        self.top
     }
 
     /// Makes a list of the page. `found` are the names and documents after [`Self::after`], one more

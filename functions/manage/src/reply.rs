@@ -11,7 +11,7 @@ use gridpost_api::{
     error::{Error, ErrorCode},
 };
 use gridpost_core::error::chain;
-use gridpost_ports::{BucketError, PortError};
+use gridpost_ports::{BucketError, JournalError, PortError};
 use http::{
     HeaderName, HeaderValue, Method, StatusCode,
     header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, ETAG, RETRY_AFTER},
@@ -49,6 +49,10 @@ impl Reply {
 
     pub(crate) fn ok(document: impl Serialize) -> Self {
         Self::new(200, document)
+    }
+
+    pub(crate) fn accepted(document: impl Serialize) -> Self {
+        Self::new(202, document)
     }
 
     pub(crate) fn created(document: impl Serialize) -> Self {
@@ -144,7 +148,7 @@ impl Reply {
         let path: String = path.chars().take(200).collect();
         let message = format!(
             "There is nothing at '{path}'. Resources are /topics, /topics/{{topic}}, \
-             /topics/{{topic}}/eventSubscriptions/{{name}}, /poison and /parked."
+             /topics/{{topic}}/eventSubscriptions/{{name}}, /poison, /parked and /journalQueries."
         );
         Self::error(404, ErrorCode::ResourceNotFound, message)
     }
@@ -268,6 +272,29 @@ impl From<BucketError> for Reply {
             }
             BucketError::Unavailable(error) | BucketError::Unreadable(error) => error.into(),
         }
+    }
+}
+
+/// 400 where the question asks for too much, 429 where others ask as well, 404 where it is gone, and 403
+/// where manage itself may not read.
+impl From<JournalError> for Reply {
+    fn from(error: JournalError) -> Self {
+        let message = error.to_string();
+        let (status, code) = match error {
+            JournalError::TooMuch(_) => (400, ErrorCode::InvalidRequest),
+            JournalError::Page | JournalError::Forgotten => (404, ErrorCode::ResourceNotFound),
+            JournalError::Busy => (429, ErrorCode::TooManyRequests),
+            JournalError::Denied(_) => (403, ErrorCode::JournalDenied),
+            JournalError::Failed(error) => return error.into(),
+        };
+        let mut characters = message.chars();
+        let first = characters.next().map(|first| first.to_ascii_uppercase());
+        let sentence: String = first.into_iter().chain(characters).collect();
+        let mut reply = Self::error(status, code, format!("{}.", sentence.trim_end_matches('.')));
+        if status == 429 {
+            reply.headers.push((RETRY_AFTER, "5".to_owned()));
+        }
+        reply
     }
 }
 

@@ -5,6 +5,7 @@ mod dead_letters;
 mod deliveries;
 mod gate;
 mod health;
+mod journal;
 mod openapi;
 mod parked;
 mod pauses;

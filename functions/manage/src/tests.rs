@@ -7,6 +7,7 @@ mod deliveries;
 mod fixture;
 mod gate;
 mod health;
+mod journal;
 mod letters;
 mod names;
 mod openapi;
@@ -265,7 +266,7 @@ async fn requests_that_lead_nowhere() {
         ("POST /topics/demo", 405, "MethodNotAllowed", "allowed are PUT, GET, PATCH, DELETE"),
         ("GET /topics/demo/listKeys", 405, "MethodNotAllowed", "allowed are POST"),
         ("GET /poison/", 404, "ResourceNotFound", "There is nothing at '/poison/'"),
-        ("GET /poison/a/b", 404, "ResourceNotFound", "/poison and /parked"),
+        ("GET /poison/a/b", 404, "ResourceNotFound", "/parked and /journalQueries"),
         ("DELETE /poison/m-1", 405, "MethodNotAllowed", "allowed are GET"),
         ("GET /parked:release", 405, "MethodNotAllowed", "allowed are POST"),
     ];

@@ -15,6 +15,7 @@ use crate::{
     dead_letter::{DeadLetter, DeadLetterCount, DeadLetterShown, DeadLettersPurged},
     delivery::{Delivery, DeliveryCount, DeliveryShown, Resent},
     health::{Health, NamedHealth},
+    journal::{JournalQuery, JournalQueryStatus, query::JournalQueryInput},
     redrive::Redrive,
     requests::{
         ParkedInput, PurgeDeadLettersInput, PurgeInput, RedriveInput, ResendInput, ResumeInput,
@@ -272,6 +273,44 @@ impl<T: Transport> Client<T> {
         resend_poison() [input: ResendInput] -> Handled = POST "/poison:resend";
         /// Removes poison messages.
         purge_poison() [input: PurgeInput] -> Handled = POST "/poison:purge";
+    }
+
+    /// Asks the journal. While the answer takes its time, it looks again after each `pause`. Reads page after
+    /// page until there are `most` entries, or no more: then there is no `next_link`.
+    pub async fn ask_journal<F: Future<Output = ()> + Send>(
+        &self,
+        input: &JournalQueryInput,
+        most: usize,
+        mut pause: impl FnMut(&JournalQuery) -> F + Send,
+    ) -> Result<JournalQuery, T::Error> {
+        let path = "/journalQueries";
+        let (mut method, mut body) = (Method::POST, Some(text(input)));
+        let mut url = format!("{}{path}", self.base_url);
+        let mut pages: Option<JournalQuery> = None;
+        for _ in 0..PAGES_MAX {
+            let (page, _) = self.read::<JournalQuery>(method, url.clone(), body).await?;
+            (method, body) = (Method::GET, None);
+            if page.status == JournalQueryStatus::Running {
+                pause(&page).await;
+                if pages.is_none() {
+                    url = format!("{}{path}/{}", self.base_url, page.id);
+                }
+                continue;
+            }
+            let answer = match pages.take() {
+                Some(mut before) => {
+                    before.extend(page);
+                    before
+                }
+                None => page,
+            };
+            match &answer.next_link {
+                Some(link) if answer.entries() < most => url = self.resolve(link.clone())?,
+                _ => return Ok(answer),
+            }
+            pages = Some(answer);
+        }
+        Err(ClientError::NoEnd { path: path.to_owned() }.into())
     }
 
     calls! {

@@ -49,6 +49,8 @@ pub enum ErrorCode {
     #[schema(rename = "Endpoint validation")]
     EndpointValidation,
     Forbidden,
+    /// Not the caller, but the deployment itself may not read its journal.
+    JournalDenied,
     ResourceNotFound,
     MethodNotAllowed,
     Conflict,
@@ -56,6 +58,7 @@ pub enum ErrorCode {
     PreconditionFailed,
     RequestEntityTooLarge,
     UnsupportedMediaType,
+    TooManyRequests,
     ServiceUnavailable,
 }
 

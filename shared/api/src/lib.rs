@@ -7,6 +7,7 @@ pub mod delivery;
 pub mod document;
 pub mod error;
 pub mod health;
+pub mod journal;
 pub mod redrive;
 pub mod requests;
 pub mod schema;

@@ -94,7 +94,7 @@ pub(crate) fn shown<T: ToSchema>(always: &[&str]) -> RefOr<Schema> {
 pub mod stand_in {
     use gridpost_core::{
         delivery::{probe, redrive},
-        event, poison, retry, subscription, topic,
+        event, journal, poison, retry, subscription, topic,
     };
 
     use super::*;
@@ -125,11 +125,14 @@ pub mod stand_in {
     stand_ins! {
         DelayReason = one_of::<retry::DelayReason>();
         DeliverySchema = one_of::<event::DeliverySchema>();
+        EntryKind = one_of::<journal::EntryKind>();
         InputSchema = one_of::<topic::InputSchema>();
         JobPhase = one_of::<redrive::JobPhase>();
         JobStatus = one_of::<redrive::JobStatus>();
+        JournalStep = one_of::<journal::Step>();
         Kind = one_of::<topic::Kind>();
         Operator = one_of::<subscription::filter::advanced::Operator>();
+        Outcome = one_of::<retry::outcome::Outcome>();
         ProbationPolicy = one_of::<retry::health::ProbationPolicy>();
         ProfileName = one_of::<retry::profile::ProfileName>();
         ProvisioningState = one_of::<subscription::ProvisioningState>();
@@ -142,6 +145,7 @@ pub mod stand_in {
         ScheduleStep = of(Type::Integer).minimum(Some(1)).maximum(Some(604_800));
         Succeeded = of(Type::String).enum_values(Some(["Succeeded"]));
         True = of(Type::Boolean).enum_values(Some([true]));
+        Bound = of(SchemaType::from_iter([Type::Integer, Type::Null]));
         NumberOrFlag = of(SchemaType::from_iter([Type::Number, Type::Boolean]));
     }
 

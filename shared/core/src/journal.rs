@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 pub use crate::ledger::{Count, Counted, Owner};
@@ -53,8 +54,8 @@ pub struct Entry {
 }
 
 /// The kinds of entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(strum::Display, strum::EnumString, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(strum::Display, strum::EnumString, strum::VariantArray, strum::VariantNames)]
 pub enum EntryKind {
     /// An attempt that delivered events.
     Success,
@@ -175,8 +176,8 @@ impl Series {
 }
 
 /// The length of a step of a series.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[derive(strum::Display, strum::EnumString, strum::VariantArray)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(strum::Display, strum::EnumString, strum::VariantArray, strum::VariantNames)]
 pub enum Step {
     Minute,
     #[default]

@@ -16,6 +16,7 @@ pub mod endpoint;
 pub mod event;
 pub mod faults;
 pub mod history;
+pub mod journal_reader;
 pub mod logs;
 pub mod meter;
 pub mod payloads;

@@ -33,6 +33,7 @@ pub(crate) fn manage_context(deployment: &Deployment) -> manage::Context {
         dead_letters: Arc::clone(&deployment.buckets) as _,
         payloads: Arc::clone(&deployment.payloads) as _,
         redrives: tables,
+        journal_reader: Arc::new(manage::NoJournal),
         meter: Arc::clone(&deployment.meter) as _,
         journal: Arc::clone(&deployment.meter) as _,
         clock: Arc::clone(&deployment.clock) as _,

@@ -14,8 +14,8 @@ use utoipa::openapi::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    dead_letters, deliveries, health, parked, pauses, poison, redrives, resend, subscriptions,
-    topics, trial, validation,
+    dead_letters, deliveries, health, journal, parked, pauses, poison, redrives, resend,
+    subscriptions, topics, trial, validation,
 };
 use crate::Context;
 
@@ -65,6 +65,8 @@ fn routes() -> OpenApiRouter<Arc<Context>> {
         .routes(routes!(parked::list))
         .routes(routes!(parked::release))
         .routes(routes!(parked::cancel))
+        .routes(routes!(journal::ask))
+        .routes(routes!(journal::look))
 }
 
 /// A route, as API Gateway knows it.

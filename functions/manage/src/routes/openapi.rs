@@ -49,6 +49,8 @@ parameters! {
     Top: top();
     /// Which page of a list.
     Paging: top(), in_query("$skiptoken", "Where the page begins; part of nextLink.", text());
+    /// A question to the journal in the path.
+    OfJournalQuery: in_path("id", "The question's id.", matching("^[A-Za-z0-9_-]{1,8000}$"));
     /// Which dead letters.
     OfDeadLetters:
         in_query("from", "Only those written at this time or later.", time()),
@@ -148,6 +150,8 @@ refusals! {
     /// What any request may meet: it says what nothing can be, API Gateway or the gate refuses it, or
     /// a call fails.
     Refused: 400, 403, 503;
+    /// The journal can't be asked now: too many questions at once.
+    Busy: 429;
     /// The topic, the event subscription or what belongs to it does not exist.
     Missing: 404;
     /// The same for a message, whose id has no rule.

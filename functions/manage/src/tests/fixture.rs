@@ -10,8 +10,8 @@ use gridpost_core::{
 };
 use gridpost_ports::{HandshakeRequest, Outgoing, ParkingLot};
 use gridpost_testkit::{
-    consent::ConsentAnswer, deployment::Deployment, faults::Fault, queue::QueueSettings,
-    table::Tables,
+    consent::ConsentAnswer, deployment::Deployment, faults::Fault, journal_reader::FakeJournal,
+    queue::QueueSettings, table::Tables,
 };
 use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
@@ -29,6 +29,7 @@ pub(super) struct Fixture {
     pub(super) deployment: Deployment,
     /// Dead letters and redrive jobs.
     pub(super) letters: Deployment,
+    pub(super) journal: Arc<FakeJournal>,
 }
 
 impl Fixture {
@@ -40,6 +41,7 @@ impl Fixture {
         let queues = deployment.of(&deployment.queues);
         let consents = deployment.of(&deployment.consents);
         let letters = letters::deployment();
+        let journal = Arc::<FakeJournal>::default();
         let context = Context {
             configuration: Arc::clone(&tables) as _,
             keys: Arc::clone(&tables) as _,
@@ -59,6 +61,7 @@ impl Fixture {
             dead_letters: Arc::clone(&letters.buckets) as _,
             payloads: Arc::clone(&deployment.payloads) as _,
             redrives: letters.of(&letters.tables),
+            journal_reader: Arc::clone(&journal) as _,
             meter: Arc::clone(&deployment.meter) as _,
             journal: Arc::clone(&deployment.meter) as _,
             clock: Arc::clone(&deployment.clock) as _,
@@ -83,7 +86,7 @@ impl Fixture {
                 authorization: Authorization::None,
             },
         };
-        Self { context, deployment, letters }
+        Self { context, deployment, letters, journal }
     }
 
     /// With the topic `demo` and its event subscription `s-1`. It is still [`NOW`].

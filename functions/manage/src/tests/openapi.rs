@@ -11,11 +11,14 @@ use gridpost_api::{
     delivery::{DeliveryCount, DeliveryList, DeliveryShown},
     error::Error,
     health::{Health, HealthList},
+    journal::JournalQuery,
     redrive::{Redrive, RedriveList},
     subscription::{DeliveryAttributes, PauseStanding, SigningSecrets},
     trial::{Explained, TestEventSent, TestResult},
     waiting::{Handled, HandledDeliveryList, ParkedList, PoisonList, PoisonShown},
 };
+use gridpost_ports::JournalError;
+use gridpost_testkit::journal_reader::Instead;
 use jsonschema::Validator;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
@@ -99,6 +102,7 @@ fn read_and_written(name: &str, value: &Value) -> Option<Value> {
         "Handled" => of::<Handled>,
         "HandledDeliveryList" => of::<HandledDeliveryList>,
         "Health" => of::<Health>,
+        "JournalQuery" => of::<JournalQuery>,
         "NamedHealthList" => of::<HealthList>,
         "ParkedList" => of::<ParkedList>,
         "PauseStanding" => of::<PauseStanding>,
@@ -354,7 +358,11 @@ async fn its_routes_are_those_of_the_handler() {
             let waiting = super::deliveries::waiting(&fixture, 7);
             let id = waiting.id.to_string();
             fixture.put_state(waiting);
-            let id = if path.contains("/deliveries/") { &id } else { "m-1" };
+            let id = match path {
+                path if path.contains("/deliveries/") => &id,
+                path if path.starts_with("/journalQueries/") => &super::journal::id(),
+                _ => "m-1",
+            };
             let place = path.replace("{topic}", "demo").replace("{name}", "s-1");
             let reply = fixture.call(&format!("{method} {}", place.replace("{id}", id))).await;
             let is_known = reply.status != 405 && reply.status != 404;
@@ -610,6 +618,10 @@ async fn errors_have_the_form_that_it_says() {
     fixture.fails_after(Some(0));
     note(fixture.call("GET /topics/demo").await);
     note(Reply::validation_over());
+    for error in [JournalError::Denied(String::new()), JournalError::Busy] {
+        fixture.journal.instead([Instead::Error(error)]);
+        note(fixture.send("POST /journalQueries", json!({"series": {}})).await);
+    }
     let named = document()["components"]["schemas"]["ErrorCode"]["enum"].clone();
     let named: BTreeSet<String> = serde_json::from_value(named).expect("names");
     assert_eq!(seen, named, "codes that the document lists, and codes that are answered");

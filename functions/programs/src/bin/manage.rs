@@ -9,7 +9,7 @@ use gridpost_aws::{
     s3::S3Bucket,
 };
 use gridpost_core::endpoint::arn::Arn;
-use gridpost_manage::{Context, Settings, not_base64, respond, terraform};
+use gridpost_manage::{Context, NoJournal, Settings, not_base64, respond, terraform};
 use gridpost_ports::{
     Clock,
     authentication::{Authenticated, Tokens},
@@ -65,6 +65,7 @@ fn context(started: &Started) -> Result<Context, Error> {
         dead_letters: Arc::new(S3Bucket::new(clients.s3())),
         payloads: started.payloads()?,
         redrives: states,
+        journal_reader: Arc::new(NoJournal),
         meter: Arc::clone(&started.meter) as _,
         journal: Arc::clone(&started.meter) as _,
         clock,

@@ -167,3 +167,34 @@ fn an_event_goes_as_it_stands() {
     let named = with_text(r#"{"name":"s1"}"#, "events", event);
     assert_eq!(named, r#"{"name":"s1","events":{"n":1e400,"n":1.50}}"#);
 }
+
+#[tokio::test]
+async fn an_answer_of_the_journal_is_waited_for_and_read_to_its_end() {
+    let page = |status: &str, topics: &[&str], next: Option<&str>| {
+        let entry = |topic: &&str| {
+            json!({"period": 0, "topic": topic, "accepted": 1, "unmatched": 0,
+            "publishHour": "2026-01-01T00:00:00.000Z"})
+        };
+        let ledger: Vec<_> = topics.iter().map(entry).collect();
+        json!({"id": "q_-1", "status": status, "gigabytes": 1.0, "dollars": 0.1, "ledger": ledger,
+            "nextLink": next})
+    };
+    let second = "/journalQueries/q_-1?$skiptoken=2";
+    let client = client([
+        ("/journalQueries", page("Running", &[], None)),
+        ("/journalQueries/q_-1", page("Succeeded", &["a", "b"], Some(second))),
+        (second, page("Succeeded", &["c"], None)),
+    ]);
+    let input = JournalQueryInput { ledger: Some(Default::default()), ..Default::default() };
+    let mut pauses = 0;
+    let answer = client.ask_journal(&input, usize::MAX, |query| {
+        pauses += 1;
+        assert_eq!(query.dollars, 0.1);
+        std::future::ready(())
+    });
+    let answer = answer.await.expect("an answer");
+    assert_eq!((pauses, answer.entries(), answer.next_link), (1, 3, None));
+    let answer =
+        client.ask_journal(&input, 2, |_| std::future::ready(())).await.expect("an answer");
+    assert_eq!((answer.entries(), answer.next_link.as_deref()), (2, Some(second)));
+}

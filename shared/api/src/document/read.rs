@@ -90,6 +90,7 @@ impl Reader {
             ("string", Value::String(text)) => read_text(schema, default, text, at),
             ("string", _) => wrong_type("a string"),
             ("integer", value) => read_number(schema, default, value, at),
+            ("number", value) if schema["minimum"].is_number() => read_real(schema, value, at),
             ("boolean", value) => match flag(value) {
                 Some(flag) => Some(Value::Bool(flag)),
                 None => wrong_type(&format!("true or false{}", default_note(default))),
@@ -325,6 +326,20 @@ fn read_number(schema: &Value, default: &Value, value: &Value, at: &mut At<'_>) 
     let note = default_note(default);
     at.add(code, format!("must be a whole number {range}{note}, but is {found}"));
     None
+}
+
+/// Reads a number that has a least value.
+fn read_real(schema: &Value, value: &Value, at: &mut At<'_>) -> Option<Value> {
+    let least = schema["minimum"].as_f64().unwrap_or_default();
+    let Some(given) = value.as_f64() else {
+        at.add(Code::WrongType, format!("must be a number, but is {}", kind(value)));
+        return None;
+    };
+    if given < least {
+        at.add(Code::OutOfRange, format!("must be at least {least}, but is {value}"));
+        return None;
+    }
+    Some(value.clone())
 }
 
 /// Reads a boolean. Microsoft's own samples write it as a string, too, in any case.

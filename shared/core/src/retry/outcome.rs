@@ -17,7 +17,7 @@ pub const LATE_RESPONSE_WAIT: Duration = Duration::from_secs(180);
 ///
 /// Source: Event Grid, "Message delivery and retry", section "Delivery outcomes".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[derive(Display, EnumString, VariantArray, Serialize, Deserialize)]
+#[derive(Display, EnumString, VariantArray, strum::VariantNames, Serialize, Deserialize)]
 #[strum(parse_err_ty = UnknownOutcome, parse_err_fn = UnknownOutcome::from)]
 pub enum Outcome {
     Delivered,

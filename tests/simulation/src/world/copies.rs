@@ -241,6 +241,7 @@ impl Simulation {
             dead_letters: self.faulty(instance, &self.buckets),
             payloads: self.faulty(instance, &self.payloads),
             redrives: tables,
+            journal_reader: Arc::new(gridpost_manage::NoJournal),
             meter: Arc::clone(&meter) as _,
             journal: meter,
             clock: Arc::new(instance.clock(self.clock)),
