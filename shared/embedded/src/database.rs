@@ -19,22 +19,24 @@ use std::{
 
 use gridpost_core::time::Timestamp;
 use gridpost_ports::{Clock, PortError};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::{
     expiry::{self, Sweeps},
+    journal::{JournalWriter, Limits},
+    named::{note_of, set_note},
     options::{OpenError, Options, Sync},
 };
 
 /// The schema version, in `user_version`.
-const FORM: i64 = 2;
+const FORM: i64 = 3;
 const FILE: &str = "gridpost.sqlite";
 
 /// The file whose lock marks the folder as open.
 const LOCK: &str = "lock";
 const TOGETHER_MAX: usize = 1_024;
-const STATEMENTS: usize = 64;
+const STATEMENTS: usize = 96;
 
 /// How long to wait for another program's lock, such as an operator's.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
@@ -51,6 +53,7 @@ pub(crate) struct Database {
     pub(crate) last_seen: Option<Timestamp>,
     /// Counts openings, this one included.
     pub(crate) opened: i64,
+    pub(crate) journal: Arc<JournalWriter>,
     writer: Arc<Writer>,
 }
 
@@ -82,6 +85,7 @@ struct Writer {
     /// The last saved time.
     noted: AtomicI64,
     sweeps: Mutex<Sweeps>,
+    journal: Arc<JournalWriter>,
     commits: AtomicU64,
 }
 
@@ -126,20 +130,27 @@ impl Prepared {
 }
 
 impl Database {
-    pub(crate) fn open(prepared: Prepared, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+    pub(crate) fn open(
+        prepared: Prepared,
+        clock: Arc<dyn Clock>,
+        options: &Options,
+    ) -> Result<Self, OpenError> {
+        let limits = Limits::of(options.journal_bytes_max, options.folder.as_deref());
+        let journal = Arc::new(JournalWriter::new(limits));
         let Prepared { connection, file, lock, last_seen, opened } = prepared;
         let writer = Arc::new(Writer {
             after: OnceLock::new(),
             clock,
             noted: AtomicI64::new(last_seen.map_or(i64::MIN, Timestamp::as_millis)),
             sweeps: Mutex::default(),
+            journal: Arc::clone(&journal),
             commits: AtomicU64::new(0),
         });
         let access = match (file, lock) {
             (Some(file), Some(lock)) => begin(connection, file, lock, Arc::clone(&writer))?,
             _ => Access::Memory(Mutex::new(Some(connection))),
         };
-        Ok(Self { access, last_seen, opened, writer })
+        Ok(Self { access, last_seen, opened, journal, writer })
     }
 
     /// Closes a database in memory and returns it for the next process.
@@ -218,6 +229,20 @@ impl Database {
                 found
             }
         }
+    }
+
+    /// Reads many committed rows: from the disk on a thread that may block.
+    pub(crate) async fn read_much<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: &'static str,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, PortError> {
+        if matches!(self.access, Access::Memory(_)) {
+            return self.read(call, work);
+        }
+        let database = Arc::clone(self);
+        let read = tokio::task::spawn_blocking(move || database.read(call, work)).await;
+        read.unwrap_or_else(|error| Err(PortError::new(call, error)))
     }
 
     /// Reads while the stores are opened.
@@ -312,6 +337,7 @@ impl Writer {
             // Fails if SQLite has rolled back by itself.
             let _ = connection.execute_batch("ROLLBACK");
         }
+        self.journal.settle(committed.is_ok());
         for job in jobs {
             job.settle(committed.as_ref().map(drop).map_err(String::as_str));
         }
@@ -333,6 +359,8 @@ impl Writer {
                 return Err("the transaction was rolled back".to_owned());
             }
         }
+        let written = self.journal.write(connection, self.clock.now());
+        written.map_err(|error| format!("the journal: {error}"))?;
         self.note_time(connection).map_err(|error| error.to_string())?;
         self.forget(connection);
         execute("COMMIT")?;
@@ -440,16 +468,6 @@ fn reader(file: &Path) -> rusqlite::Result<Connection> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "query_only", true)?;
     Ok(connection)
-}
-
-pub(crate) fn note_of(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
-    let mut select = connection.prepare_cached("SELECT value FROM notes WHERE name = ?1")?;
-    select.query_row([name], |row| row.get(0)).optional()
-}
-
-pub(crate) fn set_note(connection: &Connection, name: &str, value: i64) -> rusqlite::Result<()> {
-    let insert = "INSERT OR REPLACE INTO notes (name, value) VALUES (?1, ?2)";
-    connection.prepare_cached(insert)?.execute((name, value)).map(drop)
 }
 
 /// Runs statements as one unit within the transaction, by a savepoint.

@@ -10,7 +10,10 @@
 
 mod database;
 mod expiry;
+mod journal;
+mod journal_store;
 mod letters;
+mod named;
 mod options;
 mod payloads;
 mod queues;
@@ -22,6 +25,7 @@ use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 use gridpost_ports::{Clock, PortError};
 
 use database::{Database, Prepared};
+pub use journal_store::JournalStore;
 pub use letters::Letters;
 pub use options::{OpenError, Options, Sync, Visibility};
 pub use payloads::PayloadStore;
@@ -35,6 +39,7 @@ pub struct Embedded {
     tables: Arc<Tables>,
     letters: Arc<Letters>,
     payloads: Arc<PayloadStore>,
+    journal: Arc<JournalStore>,
     database: Arc<Database>,
 }
 
@@ -53,12 +58,16 @@ impl Waiting {
     /// Opens the stores.
     pub fn open(self, clock: Arc<dyn Clock>) -> Result<Embedded, OpenError> {
         let Self { options, prepared } = self;
-        let database = Arc::new(Database::open(prepared, Arc::clone(&clock))?);
+        let database = Arc::new(Database::open(prepared, Arc::clone(&clock), &options)?);
         Ok(Embedded {
             queues: Arc::new(Queues::open(&database, Arc::clone(&clock), &options)?),
             tables: Arc::new(Tables::new(Arc::clone(&database))),
             letters: Arc::new(Letters::new(Arc::clone(&database), Arc::clone(&clock), &options)),
-            payloads: Arc::new(PayloadStore { database: Arc::clone(&database), clock }),
+            payloads: Arc::new(PayloadStore {
+                database: Arc::clone(&database),
+                clock: Arc::clone(&clock),
+            }),
+            journal: Arc::new(JournalStore { database: Arc::clone(&database), clock }),
             database,
         })
     }
@@ -111,6 +120,11 @@ impl Embedded {
     /// Returns the payload bucket.
     pub fn payloads(&self) -> Arc<PayloadStore> {
         Arc::clone(&self.payloads)
+    }
+
+    /// Returns the journal: `Journal`, `JournalReader`.
+    pub fn journal(&self) -> Arc<JournalStore> {
+        Arc::clone(&self.journal)
     }
 
     /// Receives up to `most` visible messages, the longest-waiting first, and hides them for the queue's

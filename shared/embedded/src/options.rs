@@ -20,6 +20,8 @@ pub struct Options {
     /// Whether the first object creates a missing dead-letter bucket. Otherwise it is missing, as in
     /// S3, until [`Letters::create`](crate::Letters::create).
     pub makes_buckets: bool,
+    /// The bytes of the journal, about; `None` for a tenth of the folder's disk.
+    pub journal_bytes_max: Option<u64>,
 }
 
 impl Default for Options {
@@ -33,6 +35,7 @@ impl Default for Options {
             max_receives: POISON_RECEIVES,
             message_bytes_max: 262_144,
             makes_buckets: false,
+            journal_bytes_max: None,
         }
     }
 }

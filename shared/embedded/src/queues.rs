@@ -28,6 +28,7 @@ use crate::{
 use contents::{Contents, Message, RELEASED};
 pub use crash_suspects::InFlightBatch;
 use crash_suspects::{CRASHES_MAX, Group, InFlight, STABLE_AFTER};
+pub(crate) use receipt::message_of;
 use rows::Ids;
 
 /// A batch with this many bytes gets no further message. Source: AWS Lambda, "Quotas": 6 MB in an

@@ -1,4 +1,4 @@
--- The tables of form 2. What is a document is JSON, as DynamoDB has it on AWS.
+-- The tables of form 3. What is a document is JSON, as DynamoDB has it on AWS.
 
 -- A name with a number or a text: how often the folder was opened, the time, how far wake has come.
 CREATE TABLE notes (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -102,4 +102,72 @@ CREATE TABLE labels (
 CREATE TABLE payloads (name TEXT PRIMARY KEY, written_at INTEGER NOT NULL, object BLOB NOT NULL);
 CREATE INDEX old_payloads ON payloads (written_at);
 
-PRAGMA user_version = 2;
+-- The journal. Its rows have numbers for texts: names, kinds, outcomes, reasons, and what is counted.
+CREATE TABLE words (number INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
+
+-- In the order of their writing. The newest row is never removed, so that ids only grow. The delivery's
+-- id is two numbers. An event id by itself is a text, or 16 bytes if it is a UUID; several are JSON.
+CREATE TABLE entries (
+    id INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
+    owner INTEGER NOT NULL,
+    publish_time INTEGER NOT NULL,
+    delivery INTEGER NOT NULL,
+    delivery_rest INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    part INTEGER NOT NULL,
+    outcome INTEGER,
+    status INTEGER,
+    took_ms INTEGER,
+    due INTEGER,
+    because INTEGER,
+    reason INTEGER,
+    receives INTEGER,
+    events INTEGER NOT NULL,
+    event_ids NOT NULL,
+    trace_parent TEXT,
+    response TEXT
+);
+-- Begins with the time, so that a row is written near the end.
+CREATE UNIQUE INDEX entries_once ON entries (publish_time, delivery, attempt, kind, part);
+
+-- Entries from `first` to `last`, and lists that find them by event id and event subscription.
+CREATE TABLE segments (
+    first INTEGER PRIMARY KEY,
+    last INTEGER NOT NULL,
+    earliest INTEGER NOT NULL,
+    latest INTEGER NOT NULL,
+    bytes INTEGER NOT NULL
+);
+CREATE TABLE segment_lists (
+    first INTEGER NOT NULL,
+    list INTEGER NOT NULL,
+    items BLOB NOT NULL,
+    PRIMARY KEY (first, list)
+) WITHOUT ROWID;
+
+-- By hour of publish, and by minute and hour of the counting; recent ones are in rows of their commits.
+CREATE TABLE counts (
+    series INTEGER NOT NULL,
+    step INTEGER NOT NULL,
+    owner INTEGER NOT NULL,
+    counted INTEGER NOT NULL,
+    events INTEGER NOT NULL,
+    PRIMARY KEY (series, step, owner, counted)
+) WITHOUT ROWID;
+
+CREATE TABLE recent_counts (id INTEGER PRIMARY KEY, sums TEXT NOT NULL);
+
+-- Counts of work that may be repeated.
+CREATE TABLE counted_once (
+    id INTEGER PRIMARY KEY,
+    at INTEGER NOT NULL,
+    publish_time INTEGER NOT NULL,
+    work BLOB NOT NULL,
+    owner INTEGER NOT NULL,
+    counted INTEGER NOT NULL,
+    UNIQUE (publish_time, work, owner, counted)
+);
+
+PRAGMA user_version = 3;

@@ -2,6 +2,7 @@
 
 mod contract {
     mod fixture;
+    mod journal;
     mod objects;
     mod queues;
     mod restart;

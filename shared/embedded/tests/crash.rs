@@ -14,14 +14,15 @@ use std::{
 
 use gridpost_core::{
     delivery::{dead_letter::Labels, queue::Queue},
+    journal::{Count, Counted, Entry, EntryKind, LedgerQuestion, Owner},
     time::Timestamp,
 };
 use gridpost_embedded::{Embedded, Options, Sync};
 use gridpost_ports::{
-    Bucket, Clock, DeadLetters, DeliveryStates, Outgoing, Payloads, QueueReceiver, QueueSender,
-    Saved,
+    Bucket, Clock, DeadLetters, DeliveryStates, Journal, Outgoing, Payloads, QueueReceiver,
+    QueueSender, Saved,
 };
-use gridpost_testkit::contract;
+use gridpost_testkit::contract::{self, journal};
 use uuid::Uuid;
 
 /// Makes this program a child, with that folder.
@@ -77,7 +78,7 @@ async fn write(stores: Embedded, round: usize, writer: usize) {
     let (queues, tables) = (stores.queues(), stores.tables());
     for number in 0_u128.. {
         let name = format!("{round}.{writer}.{number}");
-        let message = Outgoing::new(name.clone(), "t/s".to_owned(), 0);
+        let message = Outgoing::new(name.clone(), "t/s".to_owned(), 0).counting(vec![matched()]);
         let answers = queues.send(RETRY, vec![message]).await;
         if answers[0].is_ok() {
             say(&format!("sent {name}"));
@@ -86,6 +87,7 @@ async fn write(stores: Embedded, round: usize, writer: usize) {
             0 => {
                 for received in stores.receive(RETRY, 1).await.expect("messages") {
                     say(&format!("deleting {}", received.body));
+                    stores.journal().note(delivered(&received.body), Some(&received.receipt));
                     queues.delete(RETRY, vec![received.receipt]).await.expect("deleted");
                     say(&format!("deleted {}", received.body));
                 }
@@ -109,6 +111,20 @@ async fn write(stores: Embedded, round: usize, writer: usize) {
             }
         }
     }
+}
+
+fn matched() -> Count {
+    let owner = Owner::Subscription(contract::key());
+    let publish_time = Timestamp::from_millis(0);
+    Count { owner, publish_time, counted: Counted::Matched, events: 1, once: None }
+}
+
+/// The entry about a message that is deleted.
+fn delivered(name: &str) -> Entry {
+    let numbers = name.split('.').map(|number| number.parse::<u64>().expect("a number"));
+    let delivery = Uuid::from_u64_pair(numbers.fold(0, |all, one| all * 100_000 + one), 0);
+    let event_ids = format!(r#"["{name}"]"#);
+    Entry { delivery, event_ids, ..journal::entry(0, EntryKind::Success) }
 }
 
 #[derive(Default)]
@@ -189,6 +205,7 @@ async fn check(stores: &Embedded, said: &Said) {
     assert!(lost.is_empty(), "lost: {lost:?}");
     let back: Vec<_> = said.deleted.intersection(&there).collect();
     assert!(back.is_empty(), "deleted, and there again: {back:?}");
+    check_journal(stores, said, &there).await;
     for number in &said.states {
         let found = DeliveryStates::load(&*stores.tables(), Uuid::from_u128(*number)).await;
         assert!(found.expect("readable").is_some(), "state {number}");
@@ -202,4 +219,22 @@ async fn check(stores: &Embedded, said: &Said) {
         assert_eq!(found.expect("a letter").0, name.as_bytes());
     }
     stores.close().await;
+}
+
+/// Each message that was ever stored is counted once, and is either there or has one entry.
+async fn check_journal(stores: &Embedded, said: &Said, there: &BTreeSet<String>) {
+    let reader = stores.journal();
+    let entries = journal::attempts(&*reader, journal::all_attempts()).await;
+    let id = |entry: &Entry| entry.event_ids.trim_matches(['[', ']', '"']).to_owned();
+    let ids: BTreeSet<_> = entries.iter().map(id).collect();
+    assert_eq!(ids.len(), entries.len(), "one entry each");
+    assert!(ids.is_disjoint(there), "noted, and there again");
+    let unknown: Vec<_> = said.deleted.difference(&ids).collect();
+    assert!(unknown.is_empty(), "deleted without an entry: {unknown:?}");
+    let question = LedgerQuestion { to: Timestamp::MAX, ..LedgerQuestion::default() };
+    let accounts = journal::ledger(&*reader, question).await.accounts;
+    let matched: u64 = accounts.values().map(|account| account.matched).sum();
+    let delivered: u64 = accounts.values().map(|account| account.delivered).sum();
+    assert_eq!(delivered, ids.len() as u64);
+    assert_eq!(matched, (ids.len() + there.len()) as u64);
 }

@@ -6,6 +6,7 @@
 //! which is asserted too.
 
 pub mod configuration;
+pub mod journal;
 pub mod objects;
 pub mod parking;
 pub mod poison;

@@ -17,7 +17,7 @@ impl Clock for Still {
 fn database(folder: &Path) -> Arc<Database> {
     let options = Options { folder: Some(folder.to_owned()), ..Options::default() };
     let prepared = Prepared::of(&options).expect("it is there");
-    Arc::new(Database::open(prepared, Arc::new(Still)).expect("it opens"))
+    Arc::new(Database::open(prepared, Arc::new(Still), &options).expect("it opens"))
 }
 
 fn note(connection: &Connection, number: i64) -> rusqlite::Result<()> {
@@ -80,7 +80,7 @@ async fn only_a_full_sync_waits_for_the_disk_itself() {
         let options =
             Options { folder: Some(folder.path().to_owned()), sync, ..Options::default() };
         let prepared = Prepared::of(&options).expect("it is there");
-        let database = Database::open(prepared, Arc::new(Still)).expect("it opens");
+        let database = Database::open(prepared, Arc::new(Still), &options).expect("it opens");
         let ask = |connection: &Connection| -> rusqlite::Result<(i64, i64, i64)> {
             let of = |name| connection.pragma_query_value(None, name, |row| row.get(0));
             Ok((of("synchronous")?, of("fullfsync")?, of("checkpoint_fullfsync")?))

@@ -41,8 +41,10 @@ impl QueueSender for Queues {
             let (now, bytes_max) = (self.clock.now(), self.message_bytes_max);
             let (all, ids, budget) =
                 (Arc::clone(&self.all), Arc::clone(&self.ids), Arc::clone(&self.budget));
+            let journal = Arc::clone(&self.database.journal);
             let write = move |connection: &Connection| {
-                let write = |message| {
+                let write = |mut message: Outgoing| {
+                    let counts = std::mem::take(&mut message.counts);
                     let id = ids.next();
                     if let Some(reason) = refusal(&message, bytes_max) {
                         return Ok(Err(reason));
@@ -50,7 +52,11 @@ impl QueueSender for Queues {
                     match written(connection, queue, id, now, message) {
                         // Rolled back: further inserts would commit on their own.
                         Err(error) if connection.is_autocommit() => Err(error),
-                        written => Ok(written.map_err(|error| error.to_string())),
+                        Err(error) => Ok(Err(error.to_string())),
+                        Ok(written) => {
+                            journal.take_counts(&counts, now);
+                            Ok(Ok(written))
+                        }
                     }
                 };
                 messages.into_iter().map(write).collect::<rusqlite::Result<Vec<Written>>>()
@@ -113,8 +119,14 @@ impl QueueReceiver for Queues {
         let now = self.clock.now();
         line.contents().check(id, receives, now).map_err(void)?;
         let until = now + Duration::from_secs(u64::from(seconds));
-        let all = Arc::clone(&self.all);
-        let write = move |connection: &Connection| rows::hide(connection, id, receives, until);
+        let (all, journal) = (Arc::clone(&self.all), Arc::clone(&self.database.journal));
+        let write = move |connection: &Connection| {
+            let is_there = rows::hide(connection, id, receives, until)?;
+            if is_there {
+                journal.take_message(id);
+            }
+            Ok(is_there)
+        };
         let then = move |is_there: bool| {
             if !is_there {
                 return Err(ReceiptError::Gone);
@@ -140,8 +152,14 @@ impl QueueReceiver for Queues {
             return Ok(());
         }
         let (all, budget, deleted) = (Arc::clone(&self.all), Arc::clone(&self.budget), ids.clone());
+        let journal = Arc::clone(&self.database.journal);
         let write = move |connection: &Connection| {
-            deleted.iter().try_for_each(|id| rows::delete(connection, *id))
+            for id in deleted {
+                if rows::delete(connection, id)? {
+                    journal.take_message(id);
+                }
+            }
+            Ok(())
         };
         let then = move |()| {
             let mut contents = all[&queue].contents();

@@ -16,6 +16,11 @@ pub(super) fn read(receipt: &str) -> Option<(i64, u32)> {
     Some((i64::from_str_radix(id, 16).ok()?, receives.parse().ok()?))
 }
 
+/// Reads the number of the message.
+pub(crate) fn message_of(receipt: &str) -> Option<i64> {
+    read(receipt).map(|(id, _)| id)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -145,8 +145,10 @@ pub(super) fn poison(
     connection.prepare_cached(update)?.execute(values).map(drop)
 }
 
-pub(super) fn delete(connection: &Connection, id: i64) -> rusqlite::Result<()> {
-    connection.prepare_cached("DELETE FROM messages WHERE id = ?1")?.execute([id]).map(drop)
+/// Deletes a message. Returns whether it existed.
+pub(super) fn delete(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
+    let deleted = connection.prepare_cached("DELETE FROM messages WHERE id = ?1")?.execute([id])?;
+    Ok(deleted > 0)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Parked deliveries by their due minute, and wake's cursor.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use gridpost_core::{delivery::parking::Parked, error::chain, time::Timestamp};
 use gridpost_ports::{
@@ -10,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Rows};
 use uuid::Uuid;
 
 use super::{Tables, json};
-use crate::database::{note_of, set_note};
+use crate::named::{note_of, set_note};
 
 const PAGE_ROWS_MAX: usize = 500;
 
@@ -103,11 +105,14 @@ impl ParkingLot for Tables {
         const CALL: &str = "parked: writing";
         let (minute, part, id) = key_of(parked);
         let (document, body) = (json(CALL, parked)?, parked.body.clone());
+        let (delivery, journal) = (parked.id, Arc::clone(&self.database.journal));
         let write = move |connection: &Connection| {
             let insert = "INSERT OR REPLACE INTO parked (minute, part, id, document, body) \
                           VALUES (?1, ?2, ?3, ?4, ?5)";
             let values = (minute, part, id, document, body);
-            connection.prepare_cached(insert)?.execute(values).map(drop)
+            connection.prepare_cached(insert)?.execute(values)?;
+            journal.take_delivery(delivery);
+            Ok(())
         };
         self.database.write(CALL, write).await
     }

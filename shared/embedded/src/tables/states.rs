@@ -1,7 +1,7 @@
 //! Failing deliveries, health and request counts of endpoints, late listeners, redrive jobs, and records
 //! of publishes.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use gridpost_core::{
@@ -51,6 +51,7 @@ impl DeliveryStates for Tables {
         let (waiting_for, place) = waiting.unzip();
         let (id, revision) = (*state.id.as_bytes(), number(state.revision));
         let expires_at = state.forget_at().as_millis();
+        let (delivery, journal) = (state.id, Arc::clone(&self.database.journal));
         let write = move |connection: &Connection| {
             let values = (id, revision, expires_at, waiting_for, place, document);
             let sql = match revision {
@@ -63,9 +64,13 @@ impl DeliveryStates for Tables {
                      place = ?5, document = ?6 WHERE id = ?1 AND revision = ?2"
                 }
             };
-            connection.prepare_cached(sql)?.execute(values)
+            let saved = saved(connection.prepare_cached(sql)?.execute(values)?);
+            if saved == Saved::Written {
+                journal.take_delivery(delivery);
+            }
+            Ok(saved)
         };
-        Ok(saved(self.database.write(CALL, write).await?))
+        self.database.write(CALL, write).await
     }
 }
 

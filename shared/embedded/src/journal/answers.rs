@@ -1,0 +1,224 @@
+//! Answers questions.
+
+use std::collections::HashSet;
+
+use gridpost_core::{
+    journal::{
+        AttemptsQuestion, Count, Entry, EntryKind, LedgerQuestion, Series as Flows, SeriesQuestion,
+        Step,
+    },
+    ledger::Ledger,
+    time::Timestamp,
+};
+use rusqlite::{Connection, Row};
+
+use super::{
+    counts::{self, Series},
+    entries::{self, AT, COLUMNS, EVENT_IDS, KIND, OUTCOME, OWNER},
+    retention::{begins, oldest},
+    segments::{Places, Segment, Term, sealed},
+    words::Words,
+};
+
+/// Rows that one page looks at: a second or less.
+const LOOKED_AT_MAX: usize = 200_000;
+
+/// Some entries of an answer.
+pub(crate) struct Page {
+    pub(crate) entries: Vec<(String, Entry)>,
+    pub(crate) begins: Option<Timestamp>,
+    pub(crate) next: Option<String>,
+}
+
+/// Conditions that entries meet.
+struct Filter<'a> {
+    question: &'a AttemptsQuestion,
+    words: &'a Words,
+    owners: Option<HashSet<i64>>,
+    successes: HashSet<i64>,
+    outcomes: HashSet<i64>,
+}
+
+impl<'a> Filter<'a> {
+    fn of(question: &'a AttemptsQuestion, words: &'a Words) -> Self {
+        let (topic, subscription) = (question.topic.as_deref(), question.subscription.as_deref());
+        let outcomes: Vec<_> = question.outcomes.iter().map(ToString::to_string).collect();
+        let is_success = |text: &str| text.parse().is_ok_and(|kind: EntryKind| !kind.is_failed());
+        Self {
+            question,
+            words,
+            owners: words.owners(topic, subscription),
+            successes: words.numbers(is_success),
+            outcomes: words.numbers(|text| outcomes.iter().any(|outcome| outcome == text)),
+        }
+    }
+
+    /// Returns where segments list the entries; `None` if all are to be looked at.
+    fn places(&self) -> Option<Places> {
+        let AttemptsQuestion { event_id, failed, .. } = self.question;
+        match (event_id, &self.owners, failed) {
+            (Some(id), ..) => Some([Term::Event(id)].into_iter().collect()),
+            (None, Some(owners), true) => {
+                Some(owners.iter().copied().map(Term::FailedOf).collect())
+            }
+            (None, Some(owners), false) => Some(owners.iter().copied().map(Term::Owner).collect()),
+            (None, None, true) => Some([Term::Failed].into_iter().collect()),
+            (None, None, false) => None,
+        }
+    }
+
+    /// Reads a row's entry if it meets the conditions.
+    fn entry(&self, row: &Row<'_>) -> rusqlite::Result<Option<Entry>> {
+        let AttemptsQuestion { event_id, from, to, failed, outcomes, .. } = self.question;
+        let at = Timestamp::from_millis(row.get(AT)?);
+        let owner = row.get(OWNER)?;
+        if at < *from
+            || at >= *to
+            || self.owners.as_ref().is_some_and(|owners| !owners.contains(&owner))
+            || (*failed && self.successes.contains(&row.get(KIND)?))
+        {
+            return Ok(None);
+        }
+        let outcome: Option<i64> = row.get(OUTCOME)?;
+        if !outcomes.is_empty() && outcome.is_none_or(|one| !self.outcomes.contains(&one)) {
+            return Ok(None);
+        }
+        if let Some(id) = event_id
+            && !entries::ids(row.get_ref(EVENT_IDS)?).contains(id)
+        {
+            return Ok(None);
+        }
+        entries::read(row, self.words)
+    }
+}
+
+/// Gathers the entries of a page.
+struct Gathering<'a> {
+    connection: &'a Connection,
+    filter: Filter<'a>,
+    entries: Vec<(i64, Entry)>,
+    looked_at: usize,
+    /// The next page has entries before this one.
+    next: Option<i64>,
+}
+
+impl Gathering<'_> {
+    /// Looks at the entries from `first` to `last`, newest first. Returns whether the page ends there.
+    fn look(&mut self, first: i64, last: i64) -> rusqlite::Result<bool> {
+        let select =
+            format!("SELECT {COLUMNS} FROM entries WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC");
+        let mut select = self.connection.prepare_cached(&select)?;
+        let mut rows = select.query((first, last))?;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get(0)?;
+            if self.looked_at == LOOKED_AT_MAX {
+                self.next = Some(id + 1);
+                return Ok(true);
+            }
+            self.looked_at += 1;
+            let Some(entry) = self.filter.entry(row)? else { continue };
+            if self.entries.len() >= self.filter.question.most.max(1) {
+                self.next = self.entries.last().map(|(id, _)| *id);
+                return Ok(true);
+            }
+            self.entries.push((id, entry));
+        }
+        Ok(false)
+    }
+
+    /// Looks at all entries before an id until the page ends.
+    fn gather(&mut self, before: i64) -> rusqlite::Result<()> {
+        let places = self.filter.places();
+        if self.look(sealed(self.connection)? + 1, before.saturating_sub(1))? {
+            return Ok(());
+        }
+        let (from, to) = (self.filter.question.from, self.filter.question.to);
+        for segment in Segment::before(self.connection, before)? {
+            if !segment.is_within(from, to) {
+                continue;
+            }
+            let Some(places) = &places else {
+                if self.look(segment.first, segment.last.min(before - 1))? {
+                    return Ok(());
+                }
+                continue;
+            };
+            let ids = segment.find(self.connection, places)?;
+            for id in ids.range(..before).rev() {
+                if self.look(*id, *id)? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn attempts(
+    connection: &Connection,
+    question: &AttemptsQuestion,
+    before: i64,
+) -> rusqlite::Result<Page> {
+    let words = Words::read(connection)?;
+    let filter = Filter::of(question, &words);
+    let mut gathering =
+        Gathering { connection, filter, entries: Vec::new(), looked_at: 0, next: None };
+    gathering.gather(before)?;
+    let Gathering { entries, next, .. } = gathering;
+    // The first entry ever written has the id 1.
+    let cut = oldest(connection)?.filter(|(id, _)| *id > 1).map(|(_, at)| at);
+    Ok(Page {
+        entries: entries.into_iter().map(|(id, entry)| (id.to_string(), entry)).collect(),
+        begins: cut.filter(|begins| *begins > question.from),
+        next: next.map(|id| id.to_string()),
+    })
+}
+
+pub(crate) fn ledger(
+    connection: &Connection,
+    question: &LedgerQuestion,
+) -> rusqlite::Result<(Ledger, Option<Timestamp>)> {
+    let LedgerQuestion { topic, subscription, from, to, .. } = question;
+    let mut ledger = Ledger::default();
+    let names = (topic.as_deref(), subscription.as_deref());
+    let begins = counted(connection, Series::Ledger, (*from, *to), names, |_, count| {
+        ledger.count(&count);
+    })?;
+    Ok((ledger, begins))
+}
+
+pub(crate) fn series(
+    connection: &Connection,
+    question: &SeriesQuestion,
+) -> rusqlite::Result<(Flows, Option<Timestamp>)> {
+    let SeriesQuestion { topic, subscription, from, to, step } = question;
+    let mut flows = Flows::default();
+    let names = (topic.as_deref(), subscription.as_deref());
+    let series = match step {
+        Step::Minute => Series::Minutes,
+        Step::Hour => Series::Hours,
+    };
+    let begins = counted(connection, series, (*from, *to), names, |at, count| {
+        flows.add(at, &count);
+    })?;
+    Ok((flows, begins))
+}
+
+/// Reads counts with the beginning of their steps. Returns when the series begins, if that is later.
+fn counted(
+    connection: &Connection,
+    series: Series,
+    (from, to): (Timestamp, Timestamp),
+    (topic, subscription): (Option<&str>, Option<&str>),
+    mut put: impl FnMut(Timestamp, Count),
+) -> rusqlite::Result<Option<Timestamp>> {
+    let words = Words::read(connection)?;
+    let owners = words.owners(topic, subscription);
+    counts::read(connection, series, (from, to), owners.as_ref(), |at, owner, counted, events| {
+        if let (Some(owner), Some(counted)) = (words.owner(owner), words.parsed(counted)) {
+            put(at, Count { owner, publish_time: at, counted, events, once: None });
+        }
+    })?;
+    let begins = begins(connection, series)?.map(Timestamp::from_millis);
+    Ok(begins.filter(|begins| *begins > from))
+}

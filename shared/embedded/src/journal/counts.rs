@@ -1,0 +1,280 @@
+//! Counts, summed by step of time, owner, and what is counted.
+//!
+//! A commit writes its sums as one row of recent counts. Now and then these are added to the steps of their
+//! series, together.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::Duration,
+};
+
+use gridpost_core::{
+    journal::{Count, Counted},
+    time::Timestamp,
+};
+use rusqlite::Connection;
+use uuid::Uuid;
+
+use super::words::{Numbers, owner_text};
+
+/// Recent rows, and the sums in them, that are added to the series together: in some milliseconds.
+const RECENT_ROWS_MAX: usize = 256;
+const RECENT_SUMS_MAX: usize = 1_000;
+
+/// How long counts are recent.
+const RECENT_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// A series of steps of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Series {
+    /// Hours of publish.
+    Ledger,
+    /// Minutes of counting.
+    Minutes,
+    /// Hours of counting.
+    Hours,
+}
+
+impl Series {
+    pub(super) const ALL: [Self; 3] = [Self::Ledger, Self::Minutes, Self::Hours];
+
+    /// The number in rows.
+    pub(super) fn number(self) -> i64 {
+        match self {
+            Self::Ledger => 0,
+            Self::Minutes => 1,
+            Self::Hours => 2,
+        }
+    }
+
+    fn step_ms(self) -> i64 {
+        if self == Self::Minutes { 60_000 } else { 3_600_000 }
+    }
+
+    fn step(self, at: Timestamp) -> i64 {
+        at.as_millis().div_euclid(self.step_ms())
+    }
+
+    /// Returns the beginning of a step.
+    pub(super) fn begin(self, step: i64) -> Timestamp {
+        Timestamp::from_millis(step.saturating_mul(self.step_ms()))
+    }
+}
+
+/// A count, prepared for its sum.
+pub(super) struct Tally {
+    owner: String,
+    counted: String,
+    publish_time: Timestamp,
+    at: Timestamp,
+    events: i64,
+    /// Failed attempts are not in the ledger.
+    is_in_ledger: bool,
+    once: Option<Uuid>,
+}
+
+impl Tally {
+    pub(super) fn of(count: &Count, at: Timestamp) -> Self {
+        Self {
+            owner: owner_text(&count.owner),
+            counted: count.counted.to_string(),
+            publish_time: count.publish_time,
+            at,
+            events: i64::try_from(count.events).unwrap_or(i64::MAX),
+            is_in_ledger: !matches!(count.counted, Counted::Failed(_)),
+            once: count.once,
+        }
+    }
+}
+
+/// What is summed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    owner: i64,
+    counted: i64,
+    minute: i64,
+    /// None outside the ledger.
+    publish_hour: Option<i64>,
+}
+
+impl Key {
+    /// Returns its step of a series, if it is in there.
+    fn step(self, series: Series) -> Option<i64> {
+        match series {
+            Series::Ledger => self.publish_hour,
+            Series::Minutes => Some(self.minute),
+            Series::Hours => Some(self.minute.div_euclid(60)),
+        }
+    }
+}
+
+/// A sum in a row of recent counts: its key, and events.
+type Recent = (i64, i64, i64, Option<i64>, i64);
+
+/// Sums of one transaction, or several.
+#[derive(Default)]
+pub(super) struct Sums {
+    sums: BTreeMap<Key, i64>,
+    /// The rows of recent counts that they are in, and since when.
+    rows: usize,
+    since: Option<Timestamp>,
+}
+
+impl Sums {
+    /// Reads all recent counts.
+    pub(super) fn recent(connection: &Connection) -> rusqlite::Result<Self> {
+        let mut recent = Self::default();
+        let mut select = connection.prepare_cached("SELECT sums FROM recent_counts")?;
+        let mut rows = select.query([])?;
+        while let Some(row) = rows.next()? {
+            let text = row.get_ref(0)?.as_str()?;
+            let sums: Vec<Recent> = serde_json::from_str(text).unwrap_or_default();
+            recent.add(sums.into_iter().map(|(owner, counted, minute, publish_hour, events)| {
+                (Key { owner, counted, minute, publish_hour }, events)
+            }));
+        }
+        Ok(recent)
+    }
+
+    fn add(&mut self, sums: impl IntoIterator<Item = (Key, i64)>) {
+        for (key, events) in sums {
+            let sum = self.sums.entry(key).or_default();
+            *sum = sum.saturating_add(events);
+        }
+        self.rows += 1;
+    }
+
+    /// Counts, unless it was counted before. Returns how many rows were written.
+    pub(super) fn count(
+        &mut self,
+        connection: &Connection,
+        numbers: &mut Numbers,
+        tally: &Tally,
+    ) -> rusqlite::Result<usize> {
+        let owner = numbers.of(connection, &tally.owner)?;
+        let counted = numbers.of(connection, &tally.counted)?;
+        let mut written = 0;
+        if let Some(work) = tally.once {
+            let insert = "INSERT OR IGNORE INTO counted_once (at, publish_time, work, owner, counted) \
+                          VALUES (?1, ?2, ?3, ?4, ?5)";
+            let (at, publish_time) = (tally.at.as_millis(), tally.publish_time.as_millis());
+            let values = (at, publish_time, work.as_bytes(), owner, counted);
+            written = connection.prepare_cached(insert)?.execute(values)?;
+            if written == 0 {
+                return Ok(0);
+            }
+        }
+        let publish_hour = tally.is_in_ledger.then(|| Series::Ledger.step(tally.publish_time));
+        let key = Key { owner, counted, minute: tally.at.as_minutes(), publish_hour };
+        self.add([(key, tally.events)]);
+        Ok(written)
+    }
+
+    /// Writes sums of this transaction, and adds them to the recent ones. Returns how many rows of series
+    /// were written.
+    pub(super) fn commit(
+        self,
+        connection: &Connection,
+        recent: &mut Self,
+        now: Timestamp,
+    ) -> rusqlite::Result<usize> {
+        if self.sums.is_empty() {
+            return Ok(0);
+        }
+        let row = |(key, events): (&Key, &i64)| -> Recent {
+            (key.owner, key.counted, key.minute, key.publish_hour, *events)
+        };
+        let rows: Vec<_> = self.sums.iter().map(row).collect();
+        let text = serde_json::to_string(&rows).unwrap_or_default();
+        let insert = "INSERT INTO recent_counts (sums) VALUES (?1)";
+        connection.prepare_cached(insert)?.execute([text])?;
+        recent.add(self.sums);
+        let is_recent = now.since(*recent.since.get_or_insert(now)) < RECENT_FOR;
+        let is_short = recent.rows < RECENT_ROWS_MAX && recent.sums.len() < RECENT_SUMS_MAX;
+        if is_short && is_recent {
+            return Ok(0);
+        }
+        connection.prepare_cached("DELETE FROM recent_counts")?.execute([])?;
+        std::mem::take(recent).add_to_series(connection)
+    }
+
+    fn add_to_series(self, connection: &Connection) -> rusqlite::Result<usize> {
+        let mut steps = BTreeMap::<_, i64>::new();
+        for (key, events) in self.sums {
+            for series in Series::ALL {
+                let Some(step) = key.step(series) else { continue };
+                let sum = steps.entry((series.number(), step, key.owner, key.counted)).or_default();
+                *sum = sum.saturating_add(events);
+            }
+        }
+        let mut written = 0;
+        for ((series, step, owner, counted), events) in steps {
+            let values = (series, step, owner, counted, events);
+            let update = "UPDATE counts SET events = events + ?5 \
+                          WHERE series = ?1 AND step = ?2 AND owner = ?3 AND counted = ?4";
+            if connection.prepare_cached(update)?.execute(values)? == 0 {
+                let insert = "INSERT INTO counts (series, step, owner, counted, events) \
+                              VALUES (?1, ?2, ?3, ?4, ?5)";
+                written += connection.prepare_cached(insert)?.execute(values)?;
+            }
+        }
+        Ok(written)
+    }
+}
+
+/// Reads sums of steps that begin from then on and before `to`: the step's beginning, owner, what is
+/// counted, events. `None` for all owners.
+pub(super) fn read(
+    connection: &Connection,
+    series: Series,
+    (from, to): (Timestamp, Timestamp),
+    owners: Option<&HashSet<i64>>,
+    mut put: impl FnMut(Timestamp, i64, i64, u64),
+) -> rusqlite::Result<()> {
+    // Both tables as of one commit.
+    let connection = connection.unchecked_transaction()?;
+    let before = Timestamp::from_millis(to.as_millis().saturating_sub(1));
+    let (first, until) = (series.step(from), series.step(before).saturating_add(1));
+    let mut put = |step: i64, owner, counted, events: i64| {
+        put(series.begin(step), owner, counted, u64::try_from(events).unwrap_or(0));
+    };
+    for (key, events) in Sums::recent(&connection)?.sums {
+        if let Some(step) = key.step(series).filter(|step| (first..until).contains(step))
+            && owners.is_none_or(|owners| owners.contains(&key.owner))
+        {
+            put(step, key.owner, key.counted, events);
+        }
+    }
+    let first = first.max(edge(&connection, series, "min")?.unwrap_or(0));
+    let until = until.min(edge(&connection, series, "max")?.map_or(0, |last| last + 1));
+    // Looks up each step of each owner asked for: others may have many more rows.
+    let select = match owners {
+        None => {
+            "SELECT step, owner, counted, events FROM counts \
+             WHERE series = ?1 AND step >= ?2 AND step < ?3 AND ?4 IS NOT NULL"
+        }
+        Some(_) => {
+            "WITH RECURSIVE steps (at) AS \
+             (SELECT ?2 WHERE ?2 < ?3 UNION ALL SELECT at + 1 FROM steps WHERE at + 1 < ?3) \
+             SELECT step, owner, counted, events FROM steps CROSS JOIN counts \
+             WHERE series = ?1 AND step = at AND owner IN (SELECT value FROM json_each(?4))"
+        }
+    };
+    let owners = serde_json::to_string(&owners).unwrap_or_default();
+    let mut select = connection.prepare_cached(select)?;
+    let mut rows = select.query((series.number(), first, until, owners))?;
+    while let Some(row) = rows.next()? {
+        put(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+    }
+    Ok(())
+}
+
+/// Returns the first or last step of a series: `min` or `max`.
+pub(super) fn edge(
+    connection: &Connection,
+    series: Series,
+    edge: &str,
+) -> rusqlite::Result<Option<i64>> {
+    let select = format!("SELECT {edge}(step) FROM counts WHERE series = ?1");
+    connection.prepare_cached(&select)?.query_row([series.number()], |row| row.get(0))
+}

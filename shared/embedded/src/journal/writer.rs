@@ -1,0 +1,134 @@
+//! Writes notes in the transaction of the writes that they belong to.
+
+use std::sync::{Mutex, MutexGuard};
+
+use gridpost_core::{journal::Count, time::Timestamp};
+use rusqlite::Connection;
+use uuid::Uuid;
+
+use super::{
+    counts::Sums,
+    entries,
+    notes::{Note, Notes},
+    retention::{Limits, Retention},
+    segments::Tail,
+    words::Numbers,
+};
+
+/// Takes notes from handlers, and writes them within transactions.
+pub(crate) struct JournalWriter {
+    notes: Mutex<Notes>,
+    transaction: Mutex<Transaction>,
+    limits: Limits,
+}
+
+/// The state of the writing thread.
+#[derive(Default)]
+struct Transaction {
+    /// Read anew after a failed transaction.
+    store: Option<Store>,
+    /// The notes that it writes.
+    notes: Vec<Note>,
+    has_written: bool,
+}
+
+struct Store {
+    numbers: Numbers,
+    tail: Tail,
+    recent: Sums,
+    retention: Retention,
+}
+
+impl JournalWriter {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self { notes: Mutex::default(), transaction: Mutex::default(), limits }
+    }
+
+    fn notes(&self) -> MutexGuard<'_, Notes> {
+        self.notes.lock().expect("no panic while held")
+    }
+
+    pub(crate) fn note(&self, note: Note) {
+        self.notes().add(note);
+    }
+
+    /// Commits the notes about a message with this transaction.
+    pub(crate) fn take_message(&self, id: i64) {
+        self.notes().take_message(id);
+    }
+
+    /// Commits the notes about a delivery with this transaction.
+    pub(crate) fn take_delivery(&self, id: Uuid) {
+        self.notes().take_delivery(id);
+    }
+
+    /// Commits counts with this transaction, or not at all.
+    pub(crate) fn take_counts(&self, counts: &[Count], now: Timestamp) {
+        if !counts.is_empty() {
+            let mut notes = self.notes();
+            counts.iter().for_each(|count| notes.add(Note::tied(now, count)));
+        }
+    }
+
+    /// Writes what this transaction commits, and removes history if it is time.
+    pub(crate) fn write(&self, connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+        let mut transaction = self.transaction.lock().expect("no panic while held");
+        let Transaction { store: state, notes, has_written } = &mut *transaction;
+        *notes = self.notes().begin(now);
+        *has_written = true;
+        let mut store = match state.take() {
+            Some(store) => store,
+            None => Store::load(connection)?,
+        };
+        store.write(connection, notes, now)?;
+        store.retention.sweep(connection, &store.tail, &self.limits, now)?;
+        *state = Some(store);
+        Ok(())
+    }
+
+    /// Settles the notes of a transaction; if it failed, they wait again.
+    pub(crate) fn settle(&self, is_committed: bool) {
+        let mut transaction = self.transaction.lock().expect("no panic while held");
+        let notes = std::mem::take(&mut transaction.notes);
+        let has_written = std::mem::take(&mut transaction.has_written);
+        if !is_committed {
+            self.notes().put_back(notes);
+            if has_written {
+                transaction.store = None;
+            }
+        }
+    }
+}
+
+impl Store {
+    fn load(connection: &Connection) -> rusqlite::Result<Self> {
+        let (tail, recent) = (entries::tail(connection)?, Sums::recent(connection)?);
+        let retention = Retention::load(connection, &tail)?;
+        Ok(Self { numbers: Numbers::default(), tail, recent, retention })
+    }
+
+    fn write(
+        &mut self,
+        connection: &Connection,
+        notes: &[Note],
+        now: Timestamp,
+    ) -> rusqlite::Result<()> {
+        let Self { numbers, tail, recent, retention } = self;
+        let (first, bytes) = (tail.next(), tail.bytes());
+        let (mut sums, mut rows) = (Sums::default(), 0);
+        for note in notes {
+            if let Some(entry) = &note.entry
+                && !entry.write(connection, numbers, tail)?
+            {
+                // A repetition counts nothing.
+                continue;
+            }
+            if let Some(tally) = &note.tally {
+                rows += sums.count(connection, numbers, tally)?;
+            }
+        }
+        rows += sums.commit(connection, recent, now)?;
+        retention.add(tail.next() - first, tail.bytes() - bytes, rows);
+        tail.seal(connection)
+    }
+}

@@ -1,0 +1,102 @@
+//! The journal's ports.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use gridpost_core::{
+    journal::{Answer, Count, Entry, Known, Question},
+    ledger::Ledger,
+};
+use gridpost_ports::{
+    Clock, Journal, JournalError, JournalReader, JournalReply, PortError, Progress, Reads,
+};
+
+use crate::{
+    database::Database,
+    journal::{answers, notes::Note},
+    queues::message_of,
+};
+
+/// The journal, as rows beside the messages.
+pub struct JournalStore {
+    pub(crate) database: Arc<Database>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// A note is committed with the next write about its message or delivery: the deletion or hiding of the
+/// message, the delivery's state, or its parking. One that no write takes is committed after a minute,
+/// because it happened; the process that ends before loses it, with the write.
+#[async_trait]
+impl Journal for JournalStore {
+    fn keeps_first_successes(&self) -> bool {
+        true
+    }
+
+    fn note(&self, entry: Entry, receipt: Option<&str>) {
+        let note = Note::entry(self.clock.now(), entry, receipt.and_then(message_of));
+        self.database.journal.note(note);
+    }
+
+    fn count(&self, count: Count, receipt: Option<&str>) {
+        let note = Note::count(self.clock.now(), &count, receipt.and_then(message_of));
+        self.database.journal.note(note);
+    }
+
+    /// Does nothing: the counts of messages are committed with them.
+    fn count_sent(&self, _: &[Count]) {}
+
+    async fn write(&self, counts: Vec<Count>) -> Result<(), PortError> {
+        let (journal, now) = (Arc::clone(&self.database.journal), self.clock.now());
+        let write = move |_: &_| {
+            journal.take_counts(&counts, now);
+            Ok(())
+        };
+        self.database.write("journal: writing", write).await
+    }
+}
+
+#[async_trait]
+impl JournalReader for JournalStore {
+    async fn ask(
+        &self,
+        question: &Question,
+        page: Option<&str>,
+        _: Option<f64>,
+    ) -> Result<JournalReply, JournalError> {
+        const CALL: &str = "journal: reading";
+        let now = self.clock.now();
+        let answer = |known, begins, next| Answer {
+            known,
+            known_until: now,
+            begins,
+            lacks_first_successes: false,
+            next,
+        };
+        let token = page.map(|page| page.parse::<i64>().map_err(|_| JournalError::Page));
+        let answer = match question.clone() {
+            Question::Attempts(question) => {
+                let before = token.transpose()?.unwrap_or(i64::MAX);
+                let work = move |it: &_| answers::attempts(it, &question, before);
+                let page = self.database.read_much(CALL, work).await?;
+                answer(Known::Attempts(page.entries), page.begins, page.next)
+            }
+            _ if page.is_some() => return Err(JournalError::Page),
+            Question::Ledger(question) => {
+                let others = vec![Ledger::default(); question.cuts.len()];
+                let work = move |it: &_| answers::ledger(it, &question);
+                let (ledger, begins) = self.database.read_much(CALL, work).await?;
+                let all = std::iter::once(ledger).chain(others).collect();
+                answer(Known::Ledger(all), begins, None)
+            }
+            Question::Series(question) => {
+                let work = move |it: &_| answers::series(it, &question);
+                let (series, begins) = self.database.read_much(CALL, work).await?;
+                answer(Known::Series(series), begins, None)
+            }
+        };
+        Ok(JournalReply { reads: Reads::default(), progress: Progress::Answered(answer) })
+    }
+}
+
+#[cfg(test)]
+mod tests;

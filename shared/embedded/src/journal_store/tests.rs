@@ -1,0 +1,116 @@
+//! Disks that are full.
+
+use std::{
+    path::Path,
+    sync::atomic::{AtomicI64, Ordering},
+};
+
+use gridpost_core::{
+    delivery::queue::Queue,
+    journal::{AttemptsQuestion, Counted, EntryKind, LedgerQuestion, Owner},
+    time::Timestamp,
+};
+use gridpost_ports::{Outgoing, QueueReceiver, QueueSender};
+use gridpost_testkit::contract::{
+    self,
+    journal::{all_attempts, attempts, entry, ledger},
+};
+use rusqlite::Connection;
+
+use super::*;
+use crate::{Embedded, Options};
+
+const RETRY: Queue = Queue::Retry(0);
+
+#[derive(Default)]
+struct HandClock(AtomicI64);
+
+impl Clock for HandClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::Relaxed))
+    }
+}
+
+fn open(folder: &Path, clock: &Arc<HandClock>) -> Embedded {
+    let options = Options { folder: Some(folder.to_owned()), ..Options::default() };
+    Embedded::open(options, Arc::clone(clock) as _).expect("it opens")
+}
+
+/// Lets the database grow by some pages only.
+async fn limit(stores: &Embedded, pages: i64) {
+    let work = move |connection: &Connection| {
+        let now: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
+        connection.pragma_update_and_check(None, "max_page_count", now + pages, |_| Ok(()))
+    };
+    stores.database.write("limit", work).await.expect("a limit");
+}
+
+async fn rows_of(stores: &Embedded, table: &str) -> u64 {
+    let count = format!("SELECT count(*) FROM {table}");
+    let read = |connection: &Connection| connection.query_row(&count, [], |row| row.get(0));
+    let rows: i64 = stores.database.read("rows", read).expect("a number");
+    rows.unsigned_abs()
+}
+
+#[tokio::test]
+async fn history_makes_room_for_messages() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let clock = Arc::<HandClock>::default();
+    let stores = open(folder.path(), &clock);
+    let last = 19_999;
+    for number in 0..=last {
+        stores.journal().note(entry(number, EntryKind::Success), None);
+    }
+    clock.0.store(60_000, Ordering::Relaxed);
+    // Commits the notes.
+    limit(&stores, 10_000).await;
+    limit(&stores, 200).await;
+    assert_eq!(rows_of(&stores, "entries").await, 20_000);
+    for number in 0..1_000 {
+        let message = contract::message(&"x".repeat(1_000), 0);
+        let sent = stores.queues().send(RETRY, vec![message]).await;
+        // 200 pages have 600 of them.
+        assert!(sent[0].is_ok(), "{number}");
+    }
+    let left = rows_of(&stores, "entries").await;
+    assert!((1..20_000).contains(&left), "{left}");
+    let newest = AttemptsQuestion { event_id: Some(format!("event-{last}")), ..all_attempts() };
+    assert_eq!(attempts(&*stores.journal(), newest).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_full_disk_keeps_the_journal_in_balance() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let stores = open(folder.path(), &Arc::default());
+    let (journal, queues) = (stores.journal(), stores.queues());
+    limit(&stores, 60).await;
+    let matched = Count {
+        owner: Owner::Subscription(contract::key()),
+        publish_time: Timestamp::from_millis(0),
+        counted: Counted::Matched,
+        events: 1,
+        once: None,
+    };
+    let (mut sent, mut receipts) = (0, Vec::new());
+    for number in 0..300 {
+        let message = Outgoing { counts: vec![matched.clone()], ..contract::message("x", 0) };
+        let message = Outgoing { body: "x".repeat(2_000), ..message };
+        sent += u64::from(queues.send(RETRY, vec![message]).await[0].is_ok());
+        let received = stores.receive(RETRY, 10).await.expect("messages");
+        receipts.extend(received.into_iter().map(|message| message.receipt));
+        if number % 3 == 0 {
+            let receipt = receipts.swap_remove(0);
+            let response = Some("y".repeat(2_000));
+            let noted = Entry { response, ..entry(number, EntryKind::Success) };
+            journal.note(noted, Some(&receipt));
+            let _ = queues.delete(RETRY, vec![receipt]).await;
+        }
+    }
+    let deleted = sent - rows_of(&stores, "messages").await;
+    assert!(sent < 300 && deleted > 0, "{sent} {deleted}");
+    let question = LedgerQuestion { to: Timestamp::MAX, ..LedgerQuestion::default() };
+    let accounts = ledger(&*journal, question).await.accounts;
+    let matched: u64 = accounts.values().map(|account| account.matched).sum();
+    let delivered: u64 = accounts.values().map(|account| account.delivered).sum();
+    assert_eq!((matched, delivered), (sent, deleted));
+}

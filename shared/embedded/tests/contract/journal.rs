@@ -1,0 +1,308 @@
+//! The journal.
+
+use std::time::Duration;
+
+use gridpost_core::{
+    delivery::{parking::Parked, queue::Queue},
+    journal::{
+        AttemptsQuestion, Count, Counted, Entry, EntryKind, LedgerQuestion, Owner, Question, Step,
+    },
+    time::Timestamp,
+};
+use gridpost_embedded::Embedded;
+use gridpost_ports::{
+    Clock, DeliveryStates, Journal, Outgoing, ParkingLot, QueueReceiver, QueueSender, Saved,
+    WakeCursor,
+};
+use gridpost_testkit::contract::{
+    self,
+    journal::{all_attempts, answer, attempts, entry, ledger, series},
+};
+use uuid::Uuid;
+
+use super::fixture::Fixture;
+
+const RETRY: Queue = Queue::Retry(0);
+
+/// Lets notes wait until they are committed by themselves.
+async fn settle(fixture: &Fixture) {
+    fixture.clock.pass_s(60);
+    commit(&fixture.stores).await;
+}
+
+/// Commits something else.
+async fn commit(stores: &Embedded) {
+    WakeCursor::save(&*stores.tables(), 1).await.expect("noted");
+}
+
+async fn all(stores: &Embedded) -> Vec<Entry> {
+    attempts(&*stores.journal(), all_attempts()).await
+}
+
+async fn delivered(stores: &Embedded) -> u64 {
+    let question = LedgerQuestion { to: Timestamp::MAX, ..LedgerQuestion::default() };
+    let ledger = ledger(&*stores.journal(), question).await;
+    ledger.accounts.values().map(|account| account.delivered).sum()
+}
+
+fn matched(events: u64) -> Count {
+    let owner = Owner::Subscription(contract::key());
+    let publish_time = Timestamp::from_millis(0);
+    Count { owner, publish_time, counted: Counted::Matched, events, once: None }
+}
+
+/// Sends a message and receives it. Returns its receipt.
+async fn received(stores: &Embedded) -> String {
+    stores.queues().send(RETRY, contract::messages(1)).await;
+    let received = stores.receive(RETRY, 1).await.expect("a message");
+    received[0].receipt.clone()
+}
+
+#[tokio::test]
+async fn the_journal_keeps_its_contract() {
+    for fixture in Fixture::both() {
+        let journal = fixture.stores.journal();
+        let settle = async || settle(&fixture).await;
+        contract::journal::entries_are_found(&*journal, &*journal, settle).await;
+    }
+    for fixture in Fixture::both() {
+        let journal = fixture.stores.journal();
+        let settle = async || settle(&fixture).await;
+        contract::journal::a_repetition_is_one_entry(&*journal, &*journal, settle).await;
+    }
+    for fixture in Fixture::both() {
+        let (journal, now) = (fixture.stores.journal(), fixture.clock.now());
+        let settle = async || settle(&fixture).await;
+        let sums = contract::journal::sums_are_those_of_what_was_noted;
+        sums(&*journal, &*journal, now, settle).await;
+    }
+}
+
+#[tokio::test]
+async fn a_note_is_committed_with_the_write_of_its_message() {
+    for fixture in Fixture::both() {
+        let stores = &fixture.stores;
+        let (journal, queues) = (stores.journal(), stores.queues());
+        let (first, second) = (received(stores).await, received(stores).await);
+        journal.note(entry(1, EntryKind::Success), Some(&first));
+        journal.count(matched(2), Some(&first));
+        journal.note(entry(2, EntryKind::Failure), Some(&second));
+        commit(stores).await;
+        assert_eq!(all(stores).await, [], "another write takes none");
+        queues.delete(RETRY, vec![first.clone()]).await.expect("deleted");
+        assert_eq!(all(stores).await, [entry(1, EntryKind::Success)]);
+        assert_eq!(series(&*journal, Step::Hour).await.0.len(), 2);
+        queues.hide(RETRY, &second, 60).await.expect("hidden");
+        assert_eq!(all(stores).await.len(), 2);
+        // The message is gone: the note is committed by itself.
+        journal.note(entry(3, EntryKind::Success), Some(&first));
+        queues.delete(RETRY, vec![first]).await.expect("deleted");
+        assert_eq!(all(stores).await.len(), 2);
+        settle(&fixture).await;
+        assert_eq!((all(stores).await.len(), delivered(stores).await), (3, 2));
+    }
+}
+
+#[tokio::test]
+async fn a_note_is_committed_with_the_state_of_its_delivery() {
+    for fixture in Fixture::both() {
+        let stores = &fixture.stores;
+        let (journal, tables) = (stores.journal(), stores.tables());
+        let receipt = received(stores).await;
+        let state = contract::state(7);
+        let of = |number| Entry { delivery: state.id, ..entry(number, EntryKind::Failure) };
+        journal.note(of(1), Some(&receipt));
+        journal.note(entry(9, EntryKind::Failure), Some(&receipt));
+        assert_eq!(DeliveryStates::save(&*tables, &state).await.expect("saved"), Saved::Written);
+        assert_eq!(all(stores).await, [of(1)], "not that of another delivery");
+        journal.note(of(2), None);
+        assert_eq!(DeliveryStates::save(&*tables, &state).await.expect("saved"), Saved::Conflict);
+        assert_eq!(all(stores).await, [of(1)], "nothing was written");
+        let parked = Parked { id: state.id, ..contract::parked(1) };
+        tables.park(&parked).await.expect("parked");
+        assert_eq!(all(stores).await, [of(2), of(1)]);
+    }
+}
+
+#[tokio::test]
+async fn counts_are_those_of_messages_that_are_sent() {
+    for fixture in Fixture::both() {
+        let stores = &fixture.stores;
+        let fine = contract::message("fine", 0).counting(vec![matched(3)]);
+        let refused = Outgoing { delay_s: 901, ..fine.clone() }.counting(vec![matched(5)]);
+        let sent = stores.queues().send(RETRY, vec![fine, refused]).await;
+        assert!(sent[0].is_ok() && sent[1].is_err());
+        let flows = series(&*stores.journal(), Step::Minute).await.0;
+        let begin = Step::Minute.begin(fixture.clock.now());
+        let key = (Owner::Subscription(contract::key()), begin);
+        assert_eq!(flows.len(), 1);
+        assert_eq!(flows[&key].account.matched, 3, "now, not when it was published");
+        stores.journal().write(vec![matched(2)]).await.expect("written");
+        assert_eq!(series(&*stores.journal(), Step::Minute).await.0[&key].account.matched, 5);
+    }
+}
+
+#[tokio::test]
+async fn notes_wait_when_their_write_fails() {
+    let fixture = Fixture::on_disk();
+    let stores = &fixture.stores;
+    let (journal, queues) = (stores.journal(), stores.queues());
+    let receipt = received(stores).await;
+    journal.note(entry(1, EntryKind::Success), Some(&receipt));
+    fixture.tamper("ALTER TABLE messages RENAME TO gone");
+    assert!(queues.delete(RETRY, vec![receipt.clone()]).await.is_err());
+    fixture.tamper("ALTER TABLE gone RENAME TO messages");
+    commit(stores).await;
+    assert_eq!(all(stores).await, [], "its write has failed");
+    // The message is written, but not the entry.
+    fixture.tamper("ALTER TABLE entries RENAME TO gone");
+    assert!(queues.delete(RETRY, vec![receipt.clone()]).await.is_err());
+    let counting = contract::message("lost", 0).counting(vec![matched(1)]);
+    fixture.tamper("ALTER TABLE counts RENAME TO gone_counts");
+    assert!(queues.send(RETRY, vec![counting]).await[0].is_err());
+    fixture.tamper("ALTER TABLE gone RENAME TO entries");
+    fixture.tamper("ALTER TABLE gone_counts RENAME TO counts");
+    commit(stores).await;
+    assert_eq!((all(stores).await.len(), fixture.rows_of("messages")), (0, 1));
+    queues.delete(RETRY, vec![receipt]).await.expect("deleted");
+    assert_eq!(all(stores).await, [entry(1, EntryKind::Success)]);
+    assert_eq!(series(&*journal, Step::Hour).await.0.len(), 1, "none of what was not sent");
+}
+
+/// The process ends, or its handler dies: what happened once is there once.
+#[tokio::test]
+async fn a_note_without_its_write_is_lost_with_the_process_alone() {
+    let fixture = Fixture::on_disk();
+    let receipt = received(&fixture.stores).await;
+    fixture.stores.journal().note(entry(1, EntryKind::Success), Some(&receipt));
+    let fixture = fixture.again().await;
+    settle(&fixture).await;
+    assert_eq!(all(&fixture.stores).await, []);
+    let stores = &fixture.stores;
+    stores.journal().note(entry(1, EntryKind::Success), Some(&receipt));
+    fixture.clock.pass_s(240);
+    let received = stores.receive(RETRY, 1).await.expect("it comes again");
+    stores.journal().note(entry(1, EntryKind::Success), Some(&received[0].receipt));
+    stores.queues().delete(RETRY, vec![received[0].receipt.clone()]).await.expect("deleted");
+    assert_eq!((all(stores).await.len(), delivered(stores).await), (1, 1));
+}
+
+/// More than a segment: 16,384 items, of which an entry here has two, and a failed one four.
+const MANY: u32 = 20_000;
+
+async fn note_many(fixture: &Fixture, from: u32) {
+    let journal = fixture.stores.journal();
+    for number in from..from + MANY {
+        let kind =
+            if number.is_multiple_of(1_000) { EntryKind::Failure } else { EntryKind::Success };
+        let mut one = entry(number, kind);
+        if number % MANY == 100 {
+            one.subscription.name = "quiet".to_owned();
+        }
+        journal.note(one, None);
+        if number.is_multiple_of(500) {
+            settle(fixture).await;
+        }
+    }
+    settle(fixture).await;
+}
+
+async fn find_each(fixture: &Fixture, of: u32) {
+    let reader = fixture.stores.journal();
+    for number in (0..of).step_by(997).chain([0, of - 1]) {
+        let id = format!("event-{number}");
+        let question = AttemptsQuestion { event_id: Some(id), ..all_attempts() };
+        let found = attempts(&*reader, question).await;
+        let numbers: Vec<_> = found.iter().map(|entry| &entry.event_ids).collect();
+        assert_eq!(numbers, [&format!(r#"["event-{number}"]"#)]);
+    }
+    let failed = AttemptsQuestion { failed: true, most: 7, ..all_attempts() };
+    let found = attempts(&*reader, failed.clone()).await;
+    assert_eq!(found.len(), of as usize / 1_000);
+    assert!(found.is_sorted_by(|one, next| one.at > next.at));
+    let quiet = Some("Quiet".to_owned());
+    let one = AttemptsQuestion { subscription: quiet.clone(), ..all_attempts() };
+    assert_eq!(attempts(&*reader, one).await.len(), (of / MANY) as usize);
+    let none = AttemptsQuestion { subscription: quiet, ..failed };
+    assert_eq!(attempts(&*reader, none).await.len(), 0);
+    assert_eq!(attempts(&*reader, all_attempts()).await.len(), of as usize);
+}
+
+#[tokio::test]
+async fn entries_are_found_in_segments_and_after_them() {
+    let fixture = Fixture::on_disk();
+    note_many(&fixture, 0).await;
+    assert_eq!(fixture.rows_of("segments"), 2);
+    find_each(&fixture, MANY).await;
+    let fixture = fixture.again().await;
+    find_each(&fixture, MANY).await;
+    note_many(&fixture, MANY).await;
+    find_each(&fixture, 2 * MANY).await;
+    assert_eq!(fixture.rows_of("segments"), 4);
+    let before = delivered(&fixture.stores).await;
+    note_many(&fixture, MANY).await;
+    assert_eq!(delivered(&fixture.stores).await, before, "repetitions");
+}
+
+#[tokio::test]
+async fn history_goes_when_it_is_too_large() {
+    let bytes_max = 1_500_000;
+    let fixture =
+        Fixture::on_disk().set(|options| options.journal_bytes_max = Some(bytes_max)).await;
+    note_many(&fixture, 0).await;
+    let kept = all(&fixture.stores).await;
+    assert!((8_000..15_000).contains(&kept.len()), "{}", kept.len());
+    assert_eq!(kept[0], entry(MANY - 1, EntryKind::Success), "the newest are kept");
+    note_many(&fixture, MANY).await;
+    let again = all(&fixture.stores).await;
+    assert!(again.len().abs_diff(kept.len()) < 2_000, "{} {}", again.len(), kept.len());
+    let (journal, question) = (fixture.stores.journal(), Question::Attempts(all_attempts()));
+    let answer = answer(&*journal, question, None);
+    let oldest = again.last().map(|entry| entry.at);
+    assert_eq!(answer.await.begins, oldest);
+    let segments = fixture.rows_of("segments");
+    assert!(segments <= 3, "{segments}");
+    // Sums go last.
+    assert_eq!(delivered(&fixture.stores).await, u64::from(2 * (MANY - MANY / 1_000)));
+}
+
+#[tokio::test]
+async fn history_goes_when_it_is_too_old() {
+    let fixture = Fixture::on_disk();
+    let stores = &fixture.stores;
+    let journal = stores.journal();
+    let start = entry(0, EntryKind::Success).at;
+    fixture.clock.pass_s(start.since(fixture.clock.now()).as_secs());
+    let day = Duration::from_secs(24 * 60 * 60);
+    for number in 0..100 {
+        let at = fixture.clock.now();
+        let one = Entry { at, publish_time: at, ..entry(number, EntryKind::Success) };
+        journal.note(one, None);
+        journal.count(Count { once: Some(Uuid::from_u128(1)), ..matched(1) }, None);
+        settle(&fixture).await;
+        for _ in 0..9 {
+            fixture.clock.pass_s(24 * 60 * 60 / 9);
+            commit(stores).await;
+        }
+    }
+    let kept = all(stores).await;
+    let now = fixture.clock.now();
+    assert!((13..=15).contains(&kept.len()), "{}", kept.len());
+    assert!(kept.iter().all(|entry| now.since(entry.at) <= day * 15));
+    let [minutes, hours] = [Step::Minute, Step::Hour].map(|step| series(&*journal, step));
+    let (minutes, hours) = (minutes.await.0, hours.await.0);
+    let days = |of: usize, want: usize| of.abs_diff(want) <= 2;
+    let (minutes, hours) = (minutes.len(), hours.len());
+    assert!(days(minutes, 14) && days(hours, 90), "{minutes} {hours}");
+    assert!(delivered(stores).await.abs_diff(90) <= 2);
+    for (question, age) in [
+        (Question::Attempts(all_attempts()), 15),
+        (Question::Ledger(LedgerQuestion { to: now, ..LedgerQuestion::default() }), 91),
+    ] {
+        let begins = answer(&*journal, question, None).await.begins.expect("history is cut");
+        assert!(now.since(begins) <= day * age, "{begins}");
+    }
+    let recent = AttemptsQuestion { from: kept[3].at, ..all_attempts() };
+    let recent = answer(&*journal, Question::Attempts(recent), None).await;
+    assert_eq!(recent.begins, None, "what was asked for is whole");
+}
