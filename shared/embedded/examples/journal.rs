@@ -252,9 +252,9 @@ async fn print_answers(stores: &Embedded, events: usize) {
     };
     let ledger = LedgerQuestion { from: BEGIN, to: Timestamp::MAX, ..Default::default() };
     let table = [
+        ("explain: an unknown one", explain(events + 1)),
         ("explain: the oldest", explain(0)),
         ("explain: the newest", explain(events - 1)),
-        ("explain: an unknown one", explain(events + 1)),
         ("100 attempts", Question::Attempts(attempts.clone())),
         ("100 attempts of one", of("subscription-3", false)),
         ("attempts of a quiet one", of("quiet", false)),

@@ -84,7 +84,7 @@ impl<'a> Filter<'a> {
             return Ok(None);
         }
         if let Some(id) = event_id
-            && !entries::ids(row.get_ref(EVENT_IDS)?).contains(id)
+            && !entries::has_id(row.get_ref(EVENT_IDS)?, id)
         {
             return Ok(None);
         }

@@ -181,8 +181,18 @@ fn event_ids(stored: ValueRef<'_>) -> String {
 }
 
 /// Reads a row's event ids.
-pub(super) fn ids(stored: ValueRef<'_>) -> Vec<String> {
+fn ids(stored: ValueRef<'_>) -> Vec<String> {
     serde_json::from_str(&event_ids(stored)).unwrap_or_default()
+}
+
+/// Whether a row has that event id.
+pub(super) fn has_id(stored: ValueRef<'_>, id: &str) -> bool {
+    match stored {
+        ValueRef::Blob(bytes) => Uuid::parse_str(id).is_ok_and(|id| id.as_bytes() == bytes),
+        ValueRef::Text([b'[', ..]) => ids(stored).iter().any(|one| one == id),
+        ValueRef::Text(bytes) => bytes == id.as_bytes(),
+        _ => false,
+    }
 }
 
 fn bytes_of(stored: ValueRef<'_>) -> usize {
