@@ -32,6 +32,8 @@ module "manage" {
     GRIDPOST_PUBLISH_URL               = local.publish_url
     GRIDPOST_MANAGE_URL                = local.manage_url
     GRIDPOST_MANAGE_AUTHORIZATION      = var.manage_authorization
+    GRIDPOST_NAME_PREFIX               = var.name_prefix
+    GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS   = tostring(var.log_successful_attempts)
   }, local.endpoint_secret_environment, local.endpoint_identity_environment)
 
   statements = concat([
@@ -95,6 +97,24 @@ module "manage" {
       actions   = ["s3:ListBucket"]
       resources = [local.payload_bucket_arn]
     },
+    {
+      sid       = "ReadTheJournal"
+      actions   = ["logs:FilterLogEvents", "logs:StartQuery"]
+      resources = [for group in local.journal_group_arns : "${group}:*"]
+    },
+    # AWS checks this one on no group in particular.
+    # Source: https://github.com/hashicorp/terraform-provider-aws/issues/8804
+    {
+      sid       = "FindTheJournal"
+      actions   = ["logs:DescribeLogGroups"]
+      resources = ["${local.log_group_arn_prefix}*"]
+    },
+    # A query has no ARN, and its id is never a caller's. Source: Service Authorization Reference, "Amazon CloudWatch Logs".
+    {
+      sid       = "SeeJournalQueries"
+      actions   = ["logs:GetQueryResults"]
+      resources = ["*"]
+    },
     ], [
     for arn in [local.dispatch_arn] : {
       sid       = "CheckResources"
@@ -102,4 +122,13 @@ module "manage" {
       resources = [arn]
     } if length(var.resource_destinations) > 0
   ], local.endpoint_secret_statements, local.endpoint_identity_statements, local.key_statements, local.further_bucket_key_statements_of["Decrypt"])
+}
+
+# The log groups of the functions that attempt deliveries or count events.
+locals {
+  log_group_arn_prefix = "arn:${local.account.partition}:logs:${local.account.region}:${local.account.id}:log-group:"
+  journal_group_arns = [
+    for function in concat(["ingest", "dispatch", "dead-letter", "redrive", "manage"], var.aws_sources ? ["intake"] : []) :
+    "${local.log_group_arn_prefix}/aws/lambda/${var.name_prefix}-${function}"
+  ]
 }

@@ -247,7 +247,10 @@ run "what_calls_endpoints_may_be_in_a_network_of_ones_own" {
         redrive     = module.redrive.policy
       } :
       join(" ", [for statement in jsondecode(policy).Statement : statement.Sid if contains(statement.Resource, "*")])
-      == (contains(["dispatch", "manage"], name) ? "ManageNetworkInterfaces NotByTheFunctionItself" : "")
+      == lookup({
+        dispatch = "ManageNetworkInterfaces NotByTheFunctionItself"
+        manage   = "SeeJournalQueries ManageNetworkInterfaces NotByTheFunctionItself"
+      }, name, "")
     ])
     error_message = "a function can't have its network interfaces, or needs none and may"
   }

@@ -530,12 +530,50 @@ run "manage_writes_configuration_and_handles_what_waits" {
           Resource = ["arn:aws:s3:::gridpost-payloads-123456789012-eu-central-1"]
         },
         {
+          Sid    = "ReadTheJournal", Effect = "Allow"
+          Action = ["logs:FilterLogEvents", "logs:StartQuery"]
+          Resource = [
+            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-ingest:*",
+            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-dispatch:*",
+            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-dead-letter:*",
+            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-redrive:*",
+            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-manage:*",
+          ]
+        },
+        {
+          Sid      = "FindTheJournal", Effect = "Allow"
+          Action   = ["logs:DescribeLogGroups"]
+          Resource = ["arn:aws:logs:eu-central-1:123456789012:log-group:*"]
+        },
+        {
+          Sid      = "SeeJournalQueries", Effect = "Allow"
+          Action   = ["logs:GetQueryResults"]
+          Resource = ["*"]
+        },
+        {
           Sid      = "WriteOwnLogs", Effect = "Allow"
           Action   = ["logs:CreateLogStream", "logs:PutLogEvents"]
           Resource = ["arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-manage:*"]
         },
       ]
     }
+    error_message = "manage's policy is ${module.manage.policy}"
+  }
+}
+
+run "manage_reads_the_log_of_aws_sources_where_there_is_one" {
+  command = plan
+
+  variables {
+    aws_sources = true
+  }
+
+  assert {
+    condition = anytrue([
+      for statement in jsondecode(module.manage.policy).Statement :
+      contains(statement.Resource, "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-intake:*")
+      if statement.Sid == "ReadTheJournal"
+    ])
     error_message = "manage's policy is ${module.manage.policy}"
   }
 }
@@ -630,8 +668,8 @@ run "only_who_asks_publishers_for_access_keys_may_read_them" {
   }
 }
 
-# AWS forces no wildcard on any of them. A log stream's name ends in one, since Lambda makes the streams, and so do the objects
-# of a bucket.
+# AWS forces a wildcard on two that read the journal. A log stream's name ends in one, since Lambda makes the streams, and so do
+# the objects of a bucket.
 run "no_role_has_a_wildcard" {
   command = plan
 
@@ -660,7 +698,8 @@ run "no_role_has_a_wildcard" {
       [
         for statement in jsondecode(policy).Statement : [
           for resource in statement.Resource :
-          !endswith(resource, "*")
+          contains(["logs:DescribeLogGroups", "logs:GetQueryResults"], statement.Action[0])
+          || !endswith(resource, "*")
           || can(regex("^arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-[a-z-]+:\\*$", resource))
           || can(regex("^arn:aws:s3:::gridpost-(payloads|dead-letters)-123456789012-eu-central-1/([a-z-]+/)?\\*$", resource))
         ]

@@ -435,6 +435,8 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_PUBLISH_URL               = "https://publish1.execute-api.eu-central-1.amazonaws.com"
       GRIDPOST_MANAGE_URL                = "https://manage1.execute-api.eu-central-1.amazonaws.com"
       GRIDPOST_MANAGE_AUTHORIZATION      = "AWS_IAM"
+      GRIDPOST_NAME_PREFIX               = "gridpost"
+      GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS   = "false"
     })
     error_message = "manage is told ${jsonencode(module.manage.environment)}"
   }
@@ -491,6 +493,7 @@ run "settings_reach_the_functions" {
       && module.dispatch.environment["GRIDPOST_PROBATION_SECONDS"] == "{\"Busy\":1,\"NotFound\":2}"
       && module.dispatch.environment["GRIDPOST_RETRY_IN_FLIGHT_LIMIT"] == "0"
       && module.dispatch.environment["GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS"] == "true"
+      && module.manage.environment["GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS"] == "true"
       && module.dispatch.environment["GRIDPOST_FAILED_RESPONSE_BYTES"] == "256"
       && module.dispatch.environment["GRIDPOST_LATENCY_METRICS"] == "true"
       && module.ingest.environment["GRIDPOST_LATENCY_METRICS"] == "true"

@@ -82,7 +82,7 @@ variable "environment" {
 }
 
 variable "statements" {
-  description = "All permissions of the function except writing its own logs. No wildcard actions, no statement for all resources."
+  description = "All permissions of the function except writing its own logs. No wildcard actions, and no statement for all resources where AWS can restrict it."
   type = list(object({
     sid       = string
     actions   = list(string)
@@ -106,7 +106,8 @@ variable "statements" {
   validation {
     condition = alltrue([
       for statement in var.statements :
-      statement.token_audiences != null || alltrue([for resource in statement.resources : startswith(resource, "arn:")])
+      statement.token_audiences != null || tolist(statement.actions) == tolist(["logs:GetQueryResults"])
+      || alltrue([for resource in statement.resources : startswith(resource, "arn:")])
     ])
     error_message = "statements must name resources by ARN, got ${jsonencode(flatten(var.statements[*].resources))}."
   }

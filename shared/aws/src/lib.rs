@@ -5,6 +5,8 @@ pub mod authentication;
 pub mod configuration;
 #[cfg(feature = "resources")]
 pub mod dispatch_function;
+#[cfg(feature = "journal")]
+pub mod journal;
 pub mod parking;
 #[cfg(feature = "resources")]
 pub mod resources;
@@ -43,7 +45,7 @@ use gridpost_runtime::{
 pub struct Clients {
     config: SdkConfig,
     calls: Timeouts,
-    #[cfg(feature = "s3")]
+    #[cfg(any(feature = "s3", feature = "journal"))]
     objects: Timeouts,
 }
 
@@ -85,7 +87,7 @@ impl Clients {
         Self {
             config: config.build(),
             calls: Timeouts::CALL,
-            #[cfg(feature = "s3")]
+            #[cfg(any(feature = "s3", feature = "journal"))]
             objects: Timeouts::OBJECT,
         }
     }
@@ -95,7 +97,7 @@ impl Clients {
     pub fn within(self, timeouts: Timeouts) -> Self {
         Self {
             calls: timeouts,
-            #[cfg(feature = "s3")]
+            #[cfg(any(feature = "s3", feature = "journal"))]
             objects: timeouts,
             ..self
         }
@@ -121,6 +123,14 @@ impl Clients {
     pub fn dynamodb(&self) -> aws_sdk_dynamodb::Client {
         let config = aws_sdk_dynamodb::config::Builder::from(&self.config).interceptor(Lineage);
         aws_sdk_dynamodb::Client::from_conf(config.timeout_config(self.calls.config()).build())
+    }
+
+    /// Makes a client of CloudWatch Logs.
+    #[cfg(feature = "journal")]
+    pub fn logs(&self) -> aws_sdk_cloudwatchlogs::Client {
+        let config = aws_sdk_cloudwatchlogs::config::Builder::from(&self.config);
+        let config = config.interceptor(Lineage).timeout_config(self.objects.config());
+        aws_sdk_cloudwatchlogs::Client::from_conf(config.build())
     }
 
     /// Makes a client of S3. Endpoints other than AWS's own are addressed by path, as their buckets
@@ -149,7 +159,7 @@ impl Timeouts {
     pub const CALL: Self =
         Self { attempt: Duration::from_secs(2), operation: Duration::from_secs(6) };
 
-    /// For S3, whose objects may have some MB.
+    /// For S3 and logs, whose objects and pages may have some MB.
     pub const OBJECT: Self =
         Self { attempt: Duration::from_secs(5), operation: Duration::from_secs(15) };
 

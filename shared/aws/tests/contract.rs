@@ -3,6 +3,9 @@
 
 #[path = "contract/configuration.rs"]
 mod configuration;
+#[cfg(feature = "journal")]
+#[path = "contract/logs.rs"]
+mod logs;
 #[cfg(feature = "s3")]
 #[path = "contract/objects.rs"]
 mod objects;

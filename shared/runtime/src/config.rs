@@ -247,6 +247,11 @@ pub fn log_successful_attempts() -> Result<bool, SettingError> {
     parsed_or("GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS", false)
 }
 
+/// Reads `GRIDPOST_NAME_PREFIX`, with which the names of the deployment's functions begin.
+pub fn name_prefix() -> Result<String, SettingError> {
+    text("GRIDPOST_NAME_PREFIX")
+}
+
 /// Reads `GRIDPOST_CONFIG_CACHE_MS`: how long configuration is cached (milliseconds).
 pub fn configuration_kept_for() -> Result<Duration, SettingError> {
     Ok(Duration::from_millis(parsed_or("GRIDPOST_CONFIG_CACHE_MS", 2_000)?))

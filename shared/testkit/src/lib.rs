@@ -8,6 +8,7 @@
 
 pub mod bucket;
 pub mod clock;
+pub mod cloud_logs;
 pub mod consent;
 pub mod contract;
 pub mod deployment;

@@ -6,10 +6,11 @@ use gridpost_aws::{
     Clients,
     authentication::{self, AwsSecrets},
     dispatch_function::DispatchFunction,
+    journal::{CloudWatchLogs, LoggedDeployment, LoggedJournal, RunTable},
     s3::S3Bucket,
 };
 use gridpost_core::endpoint::arn::Arn;
-use gridpost_manage::{Context, NoJournal, Settings, not_base64, respond, terraform};
+use gridpost_manage::{Context, Settings, not_base64, respond, terraform};
 use gridpost_ports::{
     Clock,
     authentication::{Authenticated, Tokens},
@@ -65,13 +66,26 @@ fn context(started: &Started) -> Result<Context, Error> {
         dead_letters: Arc::new(S3Bucket::new(clients.s3())),
         payloads: started.payloads()?,
         redrives: states,
-        journal_reader: Arc::new(NoJournal),
+        journal_reader: Arc::new(journal(clients, &clock)?),
         meter: Arc::clone(&started.meter) as _,
         journal: Arc::clone(&started.meter) as _,
         clock,
         dice: Arc::new(SystemDice),
         settings,
     })
+}
+
+fn journal(
+    clients: &Clients,
+    clock: &Arc<dyn Clock>,
+) -> Result<LoggedJournal, config::SettingError> {
+    let logs = Arc::new(CloudWatchLogs::new(clients.logs()));
+    let runs = Arc::new(RunTable::new(clients.dynamodb(), config::state_table()?));
+    let deployment = LoggedDeployment {
+        name_prefix: config::name_prefix()?,
+        logs_first_successes: config::log_successful_attempts()?,
+    };
+    Ok(LoggedJournal::new(logs, runs, Arc::clone(clock), deployment))
 }
 
 fn tokens(

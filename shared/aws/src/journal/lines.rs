@@ -1,0 +1,246 @@
+//! The functions' log lines as entries and counts.
+
+use gridpost_core::{
+    journal::{
+        AttemptsQuestion, Count, Counted, Entry, EntryKind, Known, LedgerQuestion, Owner, Question,
+        Series, SeriesQuestion,
+    },
+    ledger::Ledger,
+    metric::{DELIVERY_ATTEMPT_FAIL_COUNT, PUBLISH_HOUR},
+    name,
+    retry::outcome::Outcome,
+    subscription::SubscriptionKey,
+    time::Timestamp,
+    trace::TraceParent,
+};
+use serde::Deserialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use super::store::LogLine;
+
+/// A field that each line about a delivery has.
+pub(super) const DELIVERY_ID: &str = "delivery.id";
+
+/// The message of the entries that are not failures.
+pub(super) const SUCCESS: &str = "attempt succeeded";
+
+/// A line about a delivery.
+#[derive(Deserialize)]
+struct AttemptLine {
+    message: String,
+    #[serde(rename = "delivery.id")]
+    delivery: Uuid,
+    /// Its topic and name, with a slash.
+    subscription: String,
+    attempt: Option<u32>,
+    /// Of an end.
+    attempts: Option<u32>,
+    outcome: Option<String>,
+    status: Option<u16>,
+    duration_ms: Option<u64>,
+    due: Option<String>,
+    because: Option<Value>,
+    reason: Option<String>,
+    events: Option<u32>,
+    receives: Option<u32>,
+    event_ids: Option<String>,
+    publish_time: Option<String>,
+    traceparent: Option<String>,
+    response: Option<String>,
+}
+
+/// Reads a line of dispatch or dead-letter. Returns its entry with an id that is the same however the line
+/// is read; `None` if it is not about an attempt or an end. Where it does not have the time of the publish,
+/// the entry has its own.
+pub(super) fn entry(line: &LogLine) -> Option<(String, Entry)> {
+    let read: AttemptLine = serde_json::from_str(&line.text).ok()?;
+    let (topic, name) = read.subscription.split_once('/')?;
+    let time = |text: Option<String>| Timestamp::parse_rfc_3339(&text?);
+    let event_ids = read.event_ids.unwrap_or_else(|| "[]".to_owned());
+    let entry = Entry {
+        kind: kind(&read.message)?,
+        at: line.at,
+        delivery: read.delivery,
+        subscription: SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() },
+        publish_time: time(read.publish_time).unwrap_or(line.at),
+        attempt: read.attempt.or(read.attempts).unwrap_or_default(),
+        part: 0,
+        outcome: read.outcome.and_then(|outcome| outcome.parse().ok()),
+        status: read.status,
+        took: read.duration_ms.map(std::time::Duration::from_millis),
+        due: time(read.due),
+        because: read.because.and_then(|because| serde_json::from_value(because).ok()),
+        reason: read.reason,
+        receives: read.receives,
+        events: read.events.unwrap_or_else(|| ids(&event_ids).len().try_into().unwrap_or(u32::MAX)),
+        event_ids,
+        trace_parent: read.traceparent.and_then(|trace| TraceParent::parse(&trace)),
+        response: read.response,
+    };
+    let mut id = hex(&line.text);
+    id.truncate(32);
+    Some((id, entry))
+}
+
+fn kind(message: &str) -> Option<EntryKind> {
+    let kinds = [
+        ("attempt succeeded late", EntryKind::LateSuccess),
+        (SUCCESS, EntryKind::Success),
+        ("attempt failed", EntryKind::Failure),
+        ("a late success came after the end", EntryKind::SuccessAfterEnd),
+        ("ended undelivered", EntryKind::Ending),
+        ("events dropped", EntryKind::Dropped),
+    ];
+    kinds.into_iter().find_map(|(begins, kind)| message.starts_with(begins).then_some(kind))
+}
+
+fn ids(event_ids: &str) -> Vec<String> {
+    serde_json::from_str(event_ids).unwrap_or_default()
+}
+
+/// Returns a text's hash.
+pub(super) fn hex(text: &str) -> String {
+    Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether an entry is one that is asked for.
+pub(super) fn is_wanted(entry: &Entry, question: &AttemptsQuestion) -> bool {
+    let SubscriptionKey { topic, name } = &entry.subscription;
+    is_named(topic, Some(name), &question.topic, &question.subscription)
+        && (question.from <= entry.at && entry.at < question.to)
+        && (!question.failed || entry.kind.is_failed())
+        && (question.outcomes.is_empty()
+            || entry.outcome.is_some_and(|outcome| question.outcomes.contains(&outcome)))
+        && (question.event_id.as_ref()).is_none_or(|id| ids(&entry.event_ids).contains(id))
+}
+
+fn is_named(
+    topic: &str,
+    name: Option<&str>,
+    wanted_topic: &Option<String>,
+    wanted_name: &Option<String>,
+) -> bool {
+    wanted_topic.as_ref().is_none_or(|wanted| name::is_same(wanted, topic))
+        && wanted_name
+            .as_ref()
+            .is_none_or(|wanted| name.is_some_and(|name| name::is_same(wanted, name)))
+}
+
+/// A question that counts answer, with what is counted so far.
+#[derive(Debug)]
+pub(super) enum Counts<'q> {
+    Ledger(&'q LedgerQuestion, Vec<Ledger>),
+    Series(&'q SeriesQuestion, Series),
+}
+
+/// A line that counts failed attempts.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct FailedLine {
+    delivery_attempt_fail_count: u64,
+    error: Outcome,
+    topic: String,
+    event_subscription_name: String,
+}
+
+impl<'q> Counts<'q> {
+    /// Begins to count; `None` if the question asks for entries.
+    pub(super) fn of(question: &'q Question) -> Option<Self> {
+        match question {
+            Question::Attempts(_) => None,
+            Question::Ledger(asked) => {
+                Some(Self::Ledger(asked, vec![Ledger::default(); asked.cuts.len() + 1]))
+            }
+            Question::Series(asked) => Some(Self::Series(asked, Series::default())),
+        }
+    }
+
+    /// Adds a line that was logged then.
+    pub(super) fn take(&mut self, at: Timestamp, line: &str) {
+        match self {
+            Self::Ledger(asked, ledgers) => {
+                let period = asked.cuts.partition_point(|cut| *cut <= at);
+                ledgers[period].read(line, asked.from);
+            }
+            Self::Series(asked, series) => {
+                let begins = asked.step.begin(at);
+                if let Some(count) = failed(line) {
+                    return series.add(begins, &count);
+                }
+                let mut ledger = Ledger::default();
+                ledger.read(line, Timestamp::MIN);
+                for ((topic, _), intake) in ledger.intakes {
+                    let flow = series.0.entry((Owner::Topic(topic), begins)).or_default();
+                    flow.accepted = flow.accepted.saturating_add(intake.accepted);
+                    flow.unmatched = flow.unmatched.saturating_add(intake.unmatched);
+                }
+                for ((key, _), account) in ledger.accounts {
+                    let flow = series.0.entry((Owner::Subscription(key), begins)).or_default();
+                    flow.account.add(&account);
+                }
+            }
+        }
+    }
+
+    /// Returns what was counted of the names that are asked for.
+    pub(super) fn known(self) -> Known {
+        match self {
+            Self::Ledger(LedgerQuestion { topic: of, subscription, .. }, mut ledgers) => {
+                for ledger in &mut ledgers {
+                    ledger.intakes.retain(|(topic, _), _| is_named(topic, None, of, subscription));
+                    ledger.accounts.retain(|(key, _), _| {
+                        is_named(&key.topic, Some(&key.name), of, subscription)
+                    });
+                }
+                Known::Ledger(ledgers)
+            }
+            Self::Series(SeriesQuestion { topic: of, subscription, .. }, mut series) => {
+                series.0.retain(|(owner, _), _| {
+                    is_named(owner.topic(), owner.name(), of, subscription)
+                });
+                Known::Series(series)
+            }
+        }
+    }
+
+    /// Returns a filter pattern that the lines match.
+    pub(super) fn pattern(&self) -> String {
+        match self {
+            Self::Ledger(..) => PUBLISH_HOUR.to_owned(),
+            Self::Series(..) => format!("?{PUBLISH_HOUR} ?{DELIVERY_ATTEMPT_FAIL_COUNT}"),
+        }
+    }
+}
+
+fn failed(line: &str) -> Option<Count> {
+    if !line.contains(DELIVERY_ATTEMPT_FAIL_COUNT) {
+        return None;
+    }
+    let line: FailedLine = serde_json::from_str(line).ok()?;
+    let key = SubscriptionKey { topic: line.topic, name: line.event_subscription_name };
+    Some(Count {
+        owner: Owner::Subscription(key),
+        publish_time: Timestamp::MIN,
+        counted: Counted::Failed(line.error),
+        events: line.delivery_attempt_fail_count,
+        once: None,
+    })
+}
+
+/// Returns the longest part of a text that stands in a line as it is and means nothing to a pattern or a
+/// query. Lines with it are looked at afterwards.
+pub(super) fn plain_part(text: &str) -> Option<&str> {
+    let is_plain = |one: char| one.is_ascii_alphanumeric() || "-_.:/".contains(one);
+    text.split(|one| !is_plain(one)).max_by_key(|part| part.len()).filter(|part| !part.is_empty())
+}
+
+/// Returns a filter pattern that the lines about deliveries match.
+pub(super) fn attempts_pattern(question: &AttemptsQuestion) -> String {
+    let mut pattern = format!("\"{DELIVERY_ID}\"");
+    if let Some(part) = question.event_id.as_deref().and_then(plain_part) {
+        pattern.push_str(&format!(" \"{part}\""));
+    }
+    pattern
+}

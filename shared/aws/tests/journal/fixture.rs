@@ -1,0 +1,248 @@
+//! A deployment whose logs are the fake's.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use gridpost_aws::journal::{
+    LogError, LogGroup, LogLine, LogPage, LogQuery, LogRange, LogResults, LogStore,
+    LoggedDeployment, LoggedJournal, Run, RunStore,
+};
+use gridpost_core::{
+    journal::{
+        Answer, AttemptsQuestion, Count, Counted, Entry, Known, LedgerQuestion, Owner, Question,
+    },
+    ledger::Ledger,
+    time::Timestamp,
+};
+use gridpost_ports::{
+    Clock, Journal, JournalError, JournalReader, JournalReply, PortError, Progress, Saved,
+};
+use gridpost_runtime::telemetry::EmbeddedMeter;
+use gridpost_testkit::{
+    clock::{BEGINNING, VirtualClock},
+    cloud_logs::{CloudLogs, CloudResults, Refusal},
+};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use uuid::Uuid;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
+pub(super) const MINUTE: Duration = Duration::from_secs(60);
+
+const FUNCTIONS: [&str; 5] = ["ingest", "dispatch", "dead-letter", "redrive", "manage"];
+
+pub(super) struct Fixture {
+    pub(super) logs: Arc<Logs>,
+    pub(super) runs: Arc<Runs>,
+    pub(super) clock: VirtualClock,
+    pub(super) journal: LoggedJournal,
+}
+
+/// CloudWatch Logs as the journal calls it.
+#[derive(Default)]
+pub(super) struct Logs(pub(super) CloudLogs);
+
+#[derive(Default)]
+pub(super) struct Runs(Mutex<BTreeMap<String, (Run, u64)>>);
+
+/// A minute of the day before the fixture's time begins.
+pub(super) fn at(minute: u32) -> Timestamp {
+    Timestamp::from_millis(BEGINNING.as_millis() - DAY.as_millis() as i64) + MINUTE * minute
+}
+
+/// The lines that a function writes at the end of an invocation.
+pub(super) fn counted(now: Timestamp, count: impl FnOnce(&EmbeddedMeter)) -> String {
+    let meter = EmbeddedMeter::default();
+    count(&meter);
+    meter.lines(now)
+}
+
+/// A line of dispatch about a failed attempt.
+pub(super) fn failed(number: u32) -> Value {
+    json!({
+        "timestamp": "2025-12-31T00:00:00.000001Z", "level": "INFO", "message": "attempt failed",
+        "delivery.id": Uuid::from_u128(u128::from(number)), "subscription": "Orders/billing",
+        "attempt": 1, "outcome": "Busy", "status": 503, "duration_ms": 41, "decision": "Retry",
+        "receives": 1, "due": "2026-01-01T00:00:00.000Z", "because": "Schedule", "events": 1,
+        "event_ids": json!([format!("e-{number}")]).to_string(),
+        "publish_time": "2025-12-31T00:00:00.000Z", "response": "later",
+        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    })
+}
+
+impl Fixture {
+    /// A deployment that keeps its logs for 30 days and began a day ago.
+    pub(super) fn new() -> Self {
+        let (logs, runs, clock) = (Arc::<Logs>::default(), Arc::default(), VirtualClock::start());
+        for function in FUNCTIONS {
+            logs.0.create_group(&group(function), at(0), Some(30));
+        }
+        let deployment =
+            LoggedDeployment { name_prefix: "g".to_owned(), logs_first_successes: false };
+        let (to_logs, to_runs) = (Arc::clone(&logs) as _, Arc::clone(&runs) as _);
+        let journal = LoggedJournal::new(to_logs, to_runs, Arc::new(clock), deployment);
+        Self { logs, runs, clock, journal }
+    }
+
+    pub(super) fn log(&self, function: &str, minute: u32, lines: &str, times: u64) {
+        for line in lines.lines() {
+            self.logs.0.log(&group(function), at(minute), line, times);
+        }
+    }
+
+    /// Logs so much else that pages are too many.
+    pub(super) fn fill(&self, function: &str) {
+        let line = format!("START RequestId {}", "x".repeat(200));
+        (0..1_440).for_each(|minute| self.log(function, minute, &line, 14_000));
+    }
+
+    /// Asks until there is an answer, once a second, and allows as much money as it takes.
+    pub(super) async fn answer(&self, question: &Question) -> Result<Answer, JournalError> {
+        self.paged(question, None).await
+    }
+
+    pub(super) async fn paged(
+        &self,
+        question: &Question,
+        page: Option<&str>,
+    ) -> Result<Answer, JournalError> {
+        let mut max_dollars = Some(1.0);
+        loop {
+            match self.journal.ask(question, page, max_dollars.take()).await?.progress {
+                Progress::Answered(answer) => return Ok(answer),
+                Progress::Running => sleep(Duration::from_secs(1)).await,
+                Progress::TooDear => panic!("one dollar is enough"),
+            }
+        }
+    }
+
+    pub(super) async fn ask(
+        &self,
+        question: &Question,
+        max_dollars: Option<f64>,
+    ) -> Result<JournalReply, JournalError> {
+        self.journal.ask(question, None, max_dollars).await
+    }
+
+    pub(super) fn queries(&self) -> usize {
+        self.logs.0.queries().len()
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+pub(super) fn group(function: &str) -> String {
+    format!("/aws/lambda/g-{function}")
+}
+
+/// Asks about the day.
+pub(super) fn ledger() -> LedgerQuestion {
+    LedgerQuestion { from: at(0), to: BEGINNING, ..LedgerQuestion::default() }
+}
+
+/// Asks about the day.
+pub(super) fn attempts() -> AttemptsQuestion {
+    AttemptsQuestion { from: at(0), to: BEGINNING, most: 100, ..AttemptsQuestion::default() }
+}
+
+pub(super) fn entries(answer: Answer) -> Vec<(String, Entry)> {
+    match answer.known {
+        Known::Attempts(entries) => entries,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn ledgers(answer: Answer) -> Vec<Ledger> {
+    match answer.known {
+        Known::Ledger(ledgers) => ledgers,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Counts events that were published then.
+pub(super) fn count(
+    meter: &EmbeddedMeter,
+    owner: &Owner,
+    publish_time: Timestamp,
+    counted: Counted,
+    events: u64,
+) {
+    let count = Count { owner: owner.clone(), publish_time, counted, events, once: None };
+    meter.count_sent(&[count]);
+}
+
+fn refused(call: &'static str) -> impl Fn(Refusal) -> LogError {
+    move |refusal| match refusal {
+        Refusal::ResourceNotFound => LogError::Missing,
+        Refusal::Throttling | Refusal::LimitExceeded => LogError::Busy,
+        Refusal::AccessDenied => LogError::Denied(call),
+        Refusal::MalformedQuery => LogError::Failed(PortError::new(call, "malformed")),
+    }
+}
+
+#[async_trait]
+impl LogStore for Logs {
+    async fn groups(&self, prefix: &str) -> Result<Vec<LogGroup>, LogError> {
+        let groups = self.0.describe_log_groups(prefix).await;
+        let groups = groups.map_err(refused("logs:DescribeLogGroups"))?.into_iter();
+        let group = |group: gridpost_testkit::cloud_logs::CloudGroup| LogGroup {
+            name: group.name,
+            created: group.created,
+            kept_days: group.kept_days,
+            stored_bytes: group.stored_bytes,
+        };
+        Ok(groups.map(group).collect())
+    }
+
+    async fn page(&self, of: &LogRange<'_>, token: Option<String>) -> Result<LogPage, LogError> {
+        let times = (of.from.as_millis(), of.to.as_millis() - 1);
+        let page = self.0.filter_log_events(of.group, times, of.pattern, token.as_deref()).await;
+        let (lines, next) = page.map_err(refused("logs:FilterLogEvents"))?;
+        let lines = lines.into_iter().map(|line| LogLine { at: line.at, text: line.text });
+        Ok(LogPage { lines: lines.collect(), next })
+    }
+
+    async fn start(&self, query: &LogQuery<'_>) -> Result<String, LogError> {
+        let last = Timestamp::from_millis(query.to.as_millis() - 1);
+        let times = (query.from.as_seconds(), last.as_seconds());
+        let started = self.0.start_query(query.groups, times, &query.text).await;
+        started.map_err(refused("logs:StartQuery"))
+    }
+
+    async fn results(&self, query_id: &str) -> Result<LogResults, LogError> {
+        let results = self.0.get_query_results(query_id).await;
+        Ok(match results.map_err(refused("logs:GetQueryResults"))? {
+            CloudResults::Running => LogResults::Running,
+            CloudResults::Complete { rows, bytes } => {
+                LogResults::Complete { rows, bytes_read: bytes }
+            }
+            CloudResults::Failed => LogResults::Ended("Failed".to_owned()),
+        })
+    }
+}
+
+#[async_trait]
+impl RunStore for Runs {
+    async fn load(&self, key: &str) -> Result<Option<(Run, u64)>, PortError> {
+        Ok(self.0.lock().expect("no panic while held").get(key).cloned())
+    }
+
+    async fn save(&self, key: &str, run: &Run, revision: u64) -> Result<Saved, PortError> {
+        let mut runs = self.0.lock().expect("no panic while held");
+        if runs.get(key).map_or(0, |(_, stored)| *stored) != revision {
+            return Ok(Saved::Conflict);
+        }
+        // As the table keeps it.
+        let text = serde_json::to_string(run).expect("JSON");
+        let run = serde_json::from_str(&text).expect("a run");
+        runs.insert(key.to_owned(), (run, revision + 1));
+        Ok(Saved::Written)
+    }
+}
