@@ -24,7 +24,7 @@ pub(crate) struct Note {
     delivery: Option<Uuid>,
     /// It is void if its transaction fails.
     is_tied: bool,
-    pub(super) entry: Option<Prepared>,
+    pub(super) entry: Option<Box<Prepared>>,
     pub(super) tally: Option<Tally>,
 }
 
@@ -32,7 +32,7 @@ impl Note {
     pub(crate) fn entry(now: Timestamp, entry: Entry, message: Option<i64>) -> Self {
         let tally = entry.count().map(|count| Tally::of(&count, entry.at));
         let delivery = Some(entry.delivery);
-        let entry = Some(Prepared::of(entry));
+        let entry = Some(Box::new(Prepared::of(entry)));
         Self { at: now, message, delivery, is_tied: false, entry, tally }
     }
 
