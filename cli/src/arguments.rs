@@ -428,8 +428,8 @@ mod tests {
             let is_time = ["TIME", "TIME,…"].contains(&value.as_str());
             let kind = flag.get_value_parser().type_id();
             assert!(is_time || kind != TypeId::of::<TimeSpan>(), "{words} --{name} {value}");
-            // Ports are no counts, and these two have fractions.
-            let is_other = ["port", "failing", "hanging"].contains(&name);
+            // Ports are no counts, and the others have fractions.
+            let is_other = ["port", "failing", "hanging", "max-dollars"].contains(&name);
             let is_number = NUMBERS.iter().any(|number| kind == *number);
             let is_named = ["COUNT", "KILOBYTES"].contains(&value.as_str());
             let is_count = (is_number || is_named) && !is_other && !is_time;

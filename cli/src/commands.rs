@@ -95,6 +95,19 @@ pub struct Scope {
     subscription: Option<String>,
 }
 
+/// What the journal's answers may cost.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct Price {
+    /// On AWS, read logs for this many U.S. dollars at most (default 0.10)
+    #[arg(long, value_name = "DOLLARS", value_parser = dollars)]
+    pub max_dollars: Option<f64>,
+}
+
+fn dollars(given: &str) -> Result<f64, String> {
+    let dollars = given.parse().ok().filter(|it: &f64| it.is_finite() && *it >= 0.0);
+    dollars.ok_or_else(|| "must be a number of at least 0".to_owned())
+}
+
 impl SubscriptionArgs {
     /// Returns the names as they were created, or as given if the event subscription can't be read:
     /// the next request for it fails with the reason.

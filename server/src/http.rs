@@ -99,7 +99,7 @@ async fn answer(requests: &Requests, request: hyper::Request<Incoming>) -> Reply
         Err(_) => return message(StatusCode::BAD_REQUEST, "Bad Request"),
     };
     if let Some(operation) = emulated::operation(&parts.method, &parts.uri, &parts.headers) {
-        let answered = emulated::answer(&process.store, &process.log, operation, &body).await;
+        let answered = emulated::answer(&process.store, operation, &body).await;
         let (status, document) = answered;
         return reply(status, document.to_string());
     }

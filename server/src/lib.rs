@@ -4,7 +4,7 @@
 //! reads the queues in Lambda's place, as [`mapping`] says, and [`functions`] invokes the handlers; [`http`]
 //! hands over requests as API Gateway does. One [`clock`] drives everything, perhaps faster than the
 //! machine's. [`log`] has the functions' log, [`counts`] the ends of events, [`emulated`] the calls of
-//! CloudWatch Logs and SQS that the command line makes. [`tls`] is for clients that require https.
+//! SQS that the command line makes. [`tls`] is for clients that require https.
 
 pub mod clock;
 mod counts;

@@ -85,7 +85,7 @@ impl Log {
     }
 
     /// Returns its file, if any.
-    pub fn path(&self) -> Option<PathBuf> {
+    fn path(&self) -> Option<PathBuf> {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Sink::File { path, .. } => Some(path.clone()),
             Sink::Nowhere | Sink::Stdout => None,
@@ -116,7 +116,7 @@ impl Sink {
     }
 }
 
-pub(crate) fn aside(path: &Path) -> PathBuf {
+fn aside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".1");
     name.into()

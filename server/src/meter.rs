@@ -1,12 +1,13 @@
 //! Writes a function's metrics to the log, in the form that they have on AWS.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use gridpost_core::{
     journal::{Count, Entry},
     time::Timestamp,
 };
+use gridpost_embedded::JournalStore;
 use gridpost_ports::{Journal, Meter, PortError};
 use gridpost_runtime::telemetry::EmbeddedMeter;
 
@@ -17,13 +18,20 @@ pub(crate) struct LogMeter {
     function: &'static str,
     log: Log,
     counts: Counts,
+    journal: Arc<JournalStore>,
 }
 
 impl LogMeter {
-    /// Counts for the function of that name, and the ends of events in `counts`.
-    pub(crate) fn of(function: &'static str, log: Log, counts: Counts) -> Self {
+    /// Counts for the function of that name, and the ends of events in `counts`. What the journal gets is
+    /// logged, too.
+    pub(crate) fn of(
+        function: &'static str,
+        log: Log,
+        counts: Counts,
+        journal: Arc<JournalStore>,
+    ) -> Self {
         let counted = EmbeddedMeter::default().logging_first_successes();
-        Self { counted, function, log, counts }
+        Self { counted, function, log, counts, journal }
     }
 }
 
@@ -56,19 +64,23 @@ impl Journal for LogMeter {
 
     fn note(&self, entry: Entry, receipt: Option<&str>) {
         entry.count().iter().for_each(|count| self.counts.add(count));
-        self.counted.note(entry, receipt);
+        self.counted.note(entry.clone(), receipt);
+        self.journal.note(entry, receipt);
     }
 
     fn count(&self, count: Count, receipt: Option<&str>) {
         self.counts.add(&count);
-        Journal::count(&self.counted, count, receipt);
+        Journal::count(&self.counted, count.clone(), receipt);
+        self.journal.count(count, receipt);
     }
 
     fn count_sent(&self, counts: &[Count]) {
         self.counted.count_sent(counts);
+        self.journal.count_sent(counts);
     }
 
     async fn write(&self, counts: Vec<Count>) -> Result<(), PortError> {
+        self.journal.write(counts.clone()).await?;
         self.counted.write(counts).await
     }
 }

@@ -82,7 +82,6 @@ const NO_RESOURCES: &str = "which `gridpost dev` delivers to with --allow-aws al
 pub(crate) struct Process {
     pub(crate) clock: Arc<DevClock>,
     pub(crate) store: Embedded,
-    pub(crate) log: Log,
     pub(crate) counts: Counts,
     pub(crate) ingest: ingest::Context,
     pub(crate) expand: expand::Context,
@@ -142,7 +141,6 @@ impl Process {
             wake: parts.wake(),
             clock: parts.clock,
             store: parts.store,
-            log: parts.log,
             counts: parts.counts,
         })
     }
@@ -220,7 +218,8 @@ fn allowed(resources_too: bool) -> Allowed {
 
 impl Parts {
     fn meter(&self, function: &'static str) -> Arc<LogMeter> {
-        Arc::new(LogMeter::of(function, self.log.clone(), self.counts.clone()))
+        let journal = self.store.journal();
+        Arc::new(LogMeter::of(function, self.log.clone(), self.counts.clone(), journal))
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -365,7 +364,7 @@ impl Parts {
             dead_letters: self.store.letters(),
             payloads: self.store.payloads(),
             redrives: tables,
-            journal_reader: Arc::new(manage::NoJournal),
+            journal_reader: self.store.journal(),
             meter: Arc::clone(&meter) as _,
             journal: meter,
             clock: self.clock(),

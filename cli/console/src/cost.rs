@@ -21,6 +21,7 @@ use gridpost_ops::{
     },
     failure::Misuse,
     given::TimeSpan,
+    journal::Journal,
     lookup::if_there,
 };
 
@@ -112,11 +113,13 @@ fn told((counted, fan_out): (u64, u32), sizes: &Sizes, events: Option<u64>) -> M
     }
 }
 
-/// Events accepted lately, and how many event subscriptions an event was for. The logs alone tell both: what
+/// Events accepted lately, and how many event subscriptions an event was for. The journal tells both: what
 /// waits costs nothing by itself, and is not read.
 async fn counted(app: &App) -> anyhow::Result<(u64, u32)> {
     let span = TimeSpan::minutes(COUNTED_HOURS * 60);
-    let ledger = audit::logs::counted(&app.settings.target, span).await?;
+    let target = &app.settings.target;
+    let mut journal = Journal::connect(target, None).await?;
+    let ledger = audit::counted(&mut journal, target, None, span).await?;
     let accepted = ledger.intakes.values().map(|intake| intake.accepted);
     let matched = ledger.accounts.values().map(|account| account.matched);
     Ok(share(accepted.fold(0, u64::saturating_add), matched.fold(0, u64::saturating_add)))

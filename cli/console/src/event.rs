@@ -103,7 +103,8 @@ async fn look_up(
 ) -> anyhow::Result<Explanation> {
     let since: TimeSpan = since.parse().map_err(Misuse)?;
     let event = given(event).map(|text| json_text(&text)).transpose()?;
-    let arguments = Question { topic: topic.to_owned(), id: id.to_owned(), since };
+    let arguments =
+        Question { topic: topic.to_owned(), id: id.to_owned(), since, max_dollars: None };
     explain::look_up(&app.settings.target, arguments, event).await
 }
 
@@ -135,7 +136,7 @@ fn search(
         @let note = page::hidden_in(id.unwrap_or_default());
         @if !note.0.is_empty() { p { "Event id:" (note) } }
         @if id.is_none() {
-            p.muted { "An event is found by the id that its publisher gave it: in the logs of its attempts, and in "
+            p.muted { "An event is found by the id that its publisher gave it: in the journal of attempts, and in "
                 "dead letters." }
         }
     }
@@ -152,7 +153,7 @@ fn found_of(app: &App, topic: &str, id: &str, explanation: &Explanation) -> Mark
         @if explanation.verdicts.is_none() {
             @let others: Vec<_> = explanation.others().collect();
             @if !others.is_empty() {
-                h2 { "No attempt is logged for these" }
+                h2 { "No attempt is known for these" }
                 ul { @for (name, wants) in others {
                     li { a href=(subscription_url(topic, name, "")) { (name) } ": " (page::visible(wants)) }
                 } }

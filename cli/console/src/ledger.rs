@@ -50,8 +50,8 @@ pub(super) async fn show(
             label { "Events published since " input name="since" size="5" value=(since); }
             button.second { "Look" }
         }
-        p.muted { "It is read from the functions' logs, and what waits is counted, up to a limit that it tells. With much "
-            "in the logs that takes some seconds." }
+        p.muted { "It is asked of the journal, and what waits is counted, up to a limit that it tells. On AWS that may take "
+            "some seconds." }
         (page::late())
     };
     let command = format!("audit --since {}", output::word(&since));

@@ -120,7 +120,7 @@ struct Entry {
 
 impl Entry {
     fn of(line: &AttemptLine) -> Self {
-        let (topic, name) = line.subscription().unwrap_or_default();
+        let (topic, name) = line.subscription();
         Self {
             id: id(line),
             at: line.at_ms,
@@ -143,8 +143,8 @@ fn event(name: &str, data: &impl Serialize) -> Event {
 /// line, and what it has already is left out there.
 pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQuery>) -> Answer {
     let left_out = query.clean();
-    let mut follower = Follower::of(&app.settings.target, query.filter(), SINCE).await?;
-    let lines = follower.look().await?;
+    let mut follower = Follower::of(&app.settings.target, query.filter(), SINCE, None).await?;
+    let CaughtUp { lines, .. } = follower.catch_up(FIRST_MAX).await?;
     let first: Vec<_> = lines.iter().rev().take(FIRST_MAX).map(Entry::of).collect();
     let body = html! {
         (form(&query, &left_out))
@@ -190,6 +190,8 @@ fn form(query: &TailQuery, left_out: &LeftOut) -> Markup {
 /// The state of a stream between two looks.
 struct Following {
     follower: Follower,
+    /// Where it began, if that is later than where the page left.
+    began_ms: Option<i64>,
     /// Read, and not sent yet; the oldest last.
     lines: Vec<AttemptLine>,
     left_ms: i64,
@@ -238,6 +240,7 @@ async fn following(
     let follower = Follower::resumed(target, query.filter(), from).await?;
     Ok(Following {
         follower,
+        began_ms: Some(from).filter(|from| *from > wanted_ms),
         lines: Vec::new(),
         left_ms: wanted_ms,
         told_ms: wanted_ms,
@@ -293,10 +296,10 @@ impl Following {
         let (mut lines, gap) = match std::mem::replace(&mut self.has_looked, true) {
             false => {
                 let CaughtUp { lines, begins_ms } = self.follower.catch_up(CAUGHT_UP_MAX).await?;
-                let begins_ms = begins_ms.or(self.follower.began_after(self.left_ms));
+                let begins_ms = begins_ms.or(self.began_ms);
                 (lines, begins_ms.map(|begins_ms| left_out(self.left_ms, begins_ms)))
             }
-            // Every look is a call of the account's logs, whose rate is small.
+            // On AWS, a look may be a call of the account's logs, whose rate is small.
             true => {
                 sleep(POLL).await;
                 (self.follower.look().await?, None)

@@ -1,213 +1,126 @@
-//! Lines about deliveries in the logs of dispatch, which attempts and ends them, and of dead-letter, which may
-//! have to drop their events. The logs are CloudWatch Logs, or the local stack's.
+//! Lines about deliveries: their attempts and ends, by the journal.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use gridpost_api::{delivery::AttemptReason, journal::JournalEntry};
+use gridpost_core::journal::EntryKind;
+use serde::Serialize;
 
-use gridpost_api::delivery::AttemptReason;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use crate::output::in_line;
 
-use crate::{
-    audit::logs::{LogEvent, LogQuery, each_event, group_of, no_group},
-    aws_api::{AwsApi, Service},
-    aws_refusal::AwsRefusal,
-    output::in_line,
-    progress::Progress,
-    target::Target,
-};
-
-/// A filter pattern that each line about a delivery matches.
-const OF_A_DELIVERY: &str = "\"delivery.id\"";
-
-/// The logs of a deployment's dispatch and dead-letter.
-#[derive(Clone, Debug)]
-pub struct AttemptLog {
-    logs: AwsApi,
-    group: String,
-    /// Does not exist before something ends for the first time.
-    dead_letter_group: String,
-    /// Whether a note has said that the latter may not be read.
-    is_noted: Arc<AtomicBool>,
-}
-
-/// A line about a delivery, as it was logged.
+/// A line about a delivery. `--json` prints it with the names that it has in the log.
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct AttemptLine {
-    /// The log's own id of it: the same each time it is read.
+    /// The journal's own id of it: the same each time it is read.
     #[serde(skip)]
     pub id: String,
-    /// When it was logged, in milliseconds since the Unix epoch.
+    /// When it happened, in milliseconds since the Unix epoch.
     #[serde(skip)]
     pub at_ms: i64,
+    #[serde(skip)]
+    pub kind: EntryKind,
     #[serde(rename = "delivery.id")]
     pub delivery: String,
     pub timestamp: String,
-    pub message: String,
+    pub message: &'static str,
     /// Its topic and name, with a slash.
-    pub subscription: Option<String>,
+    pub subscription: String,
     /// The number of the attempt; not there for an end.
     pub attempt: Option<u32>,
     pub outcome: Option<String>,
     pub status: Option<u16>,
     pub duration_ms: Option<u64>,
     /// `Retry`, `End` or `Delivered`.
-    pub decision: Option<String>,
+    pub decision: Option<&'static str>,
     pub due: Option<String>,
     /// An [`AttemptReason`], of a deployment that may know more of them.
     pub because: Option<String>,
     /// The reason why the delivery ended.
     pub reason: Option<String>,
-    pub events: Option<u32>,
+    pub events: u32,
     /// How many attempts a delivery had that ended.
     pub attempts: Option<u32>,
     /// How often the message had been received.
-    pub receives: Option<u64>,
+    pub receives: Option<u32>,
     /// A JSON array, of 100 ids at most.
-    pub(crate) event_ids: Option<String>,
+    event_ids: String,
+    pub publish_time: String,
     pub traceparent: Option<String>,
     /// How a failed response began.
     pub response: Option<String>,
-    #[serde(flatten)]
-    pub(crate) others: Map<String, Value>,
 }
 
-impl AttemptLog {
-    /// Opens the logs of a deployment.
-    pub async fn connect(target: &Target) -> anyhow::Result<Self> {
-        Ok(Self::of(AwsApi::connect(Service::Logs, target).await?, target.name_prefix()))
-    }
-
-    fn of(logs: AwsApi, name_prefix: &str) -> Self {
-        Self {
-            logs,
-            group: group_of(name_prefix, "dispatch"),
-            dead_letter_group: group_of(name_prefix, "dead-letter"),
-            is_noted: Arc::default(),
-        }
-    }
-
-    /// Reads the lines from `since_ms` on that contain a text, in their order; without one, all lines about
-    /// deliveries.
-    pub async fn read(
-        &self,
-        since_ms: i64,
-        text: Option<&str>,
-    ) -> anyhow::Result<Vec<AttemptLine>> {
-        let pattern = text.map_or_else(|| OF_A_DELIVERY.to_owned(), quoted);
-        self.query(since_ms, None, pattern).await
-    }
-
-    /// Reads the lines about deliveries from one time on and before another one, in their order.
-    pub async fn between(&self, from_ms: i64, to_ms: i64) -> anyhow::Result<Vec<AttemptLine>> {
-        // The local stack's log does not stop there.
-        let mut lines = self.query(from_ms, Some(to_ms), OF_A_DELIVERY.to_owned()).await?;
-        lines.retain(|line| line.at_ms < to_ms);
-        Ok(lines)
-    }
-
-    async fn query(
-        &self,
-        start_time: i64,
-        end_time: Option<i64>,
-        filter_pattern: String,
-    ) -> anyhow::Result<Vec<AttemptLine>> {
-        let query = LogQuery { start_time, end_time, filter_pattern, ..LogQuery::default() };
-        let lines = self.lines_of(&self.group, query.clone()).await?;
-        let mut lines = lines.ok_or_else(|| no_group(&self.group))?;
-        // Dead-letter may lose what dispatch handed over: without its lines that would seem to be kept.
-        match self.lines_of(&self.dead_letter_group, query).await {
-            Ok(dropped) => lines.extend(dropped.unwrap_or_default()),
-            // An identity may be allowed to read dispatch's log alone.
-            Err(error) if error.downcast_ref().is_some_and(AwsRefusal::is_denied) => {
-                if !self.is_noted.swap(true, Ordering::Relaxed) {
-                    Progress::on_stderr().line(&format!(
-                        "! events that dead-letter had to drop are not shown: {error:#}"
-                    ));
-                }
+impl From<JournalEntry> for AttemptLine {
+    fn from(entry: JournalEntry) -> Self {
+        let (kind, is_end) = (entry.kind, entry.kind.is_end());
+        let (message, decision) = match kind {
+            EntryKind::Success => ("attempt succeeded", Some("Delivered")),
+            EntryKind::LateSuccess => {
+                ("attempt succeeded late and is taken out of retry", Some("Delivered"))
             }
-            Err(error) => return Err(error),
-        }
-        lines.sort_by_key(|line| line.at_ms);
-        Ok(lines)
-    }
-
-    /// Reads lines of a log group. Returns `None` if the group does not exist.
-    async fn lines_of(
-        &self,
-        group: &str,
-        query: LogQuery,
-    ) -> anyhow::Result<Option<Vec<AttemptLine>>> {
-        let query = LogQuery { log_group_name: group.to_owned(), ..query };
-        let mut lines = Vec::new();
-        let take = |event: LogEvent| {
-            lines.extend(AttemptLine::read(event));
-            true
+            EntryKind::SuccessAfterEnd => ("attempt succeeded after its events had ended", None),
+            EntryKind::Failure if entry.due.is_some() => ("attempt failed", Some("Retry")),
+            EntryKind::Failure => ("attempt failed", Some("End")),
+            EntryKind::Ending => ("ended undelivered, goes to its dead-letter destination", None),
+            EntryKind::DeadLettered => ("dead letter written", None),
+            EntryKind::Dropped => ("events dropped", None),
         };
-        Ok(each_event(&self.logs, query, take).await?.then_some(lines))
+        let has_number = matches!(kind, EntryKind::Success | EntryKind::Failure);
+        Self {
+            id: entry.id,
+            at_ms: entry.time.0.as_millis(),
+            kind,
+            delivery: entry.delivery_id.to_string(),
+            timestamp: entry.time.to_string(),
+            message,
+            subscription: format!("{}/{}", entry.topic, entry.event_subscription),
+            attempt: has_number.then_some(entry.attempt),
+            outcome: entry.outcome,
+            status: entry.http_status_code,
+            duration_ms: entry.duration_in_ms,
+            decision,
+            due: entry.due.map(|due| due.to_string()),
+            because: entry.wait_because.map(|because| because.to_string()),
+            reason: entry.reason,
+            events: entry.events,
+            attempts: is_end.then_some(entry.attempt),
+            receives: entry.receives,
+            event_ids: serde_json::to_string(&entry.event_ids).unwrap_or_default(),
+            publish_time: entry.publish_time.to_string(),
+            traceparent: entry.traceparent,
+            response: entry.response,
+        }
     }
-}
-
-/// Returns a text as one term of a filter pattern.
-///
-/// Source: Amazon CloudWatch Logs user guide, "Filter pattern syntax". A term can't have a quotation
-/// mark, and a line has what JSON escapes in another form. So a term is what stands before the first of
-/// these; the lines are looked at afterwards.
-fn quoted(text: &str) -> String {
-    let is_escaped = |one: char| matches!(one, '"' | '\\') || one.is_control();
-    let plain = text.split(is_escaped).next().unwrap_or_default();
-    if plain.is_empty() { OF_A_DELIVERY.to_owned() } else { format!("\"{plain}\"") }
 }
 
 impl AttemptLine {
-    /// Reads an event of the log. Returns `None` if it is not about a delivery.
-    fn read(LogEvent { event_id, timestamp, message }: LogEvent) -> Option<Self> {
-        let line: Self = serde_json::from_str(&message).ok()?;
-        Some(Self { id: event_id.unwrap_or(message), at_ms: timestamp, ..line })
-    }
-
-    /// Whether it is about an attempt, and not about an end or something else.
+    /// Whether it is about an attempt, and not about an end.
     pub fn is_attempt(&self) -> bool {
-        self.message.starts_with("attempt ")
+        !self.is_end()
     }
 
     /// Whether it is about how a delivery ended undelivered.
     pub fn is_end(&self) -> bool {
-        !self.is_attempt() && self.reason.is_some()
+        self.kind.is_end()
     }
 
     /// Whether it is about a success that came after its attempt had timed out.
     pub fn is_late_success(&self) -> bool {
-        self.message.starts_with("attempt succeeded late")
+        self.kind == EntryKind::LateSuccess
     }
 
     /// Whether it says that the events that it names were delivered.
     pub fn is_success(&self) -> bool {
-        self.decision.as_deref() == Some("Delivered")
-    }
-
-    /// Whether its delivery carries an event of that id.
-    pub fn has_event(&self, id: &str) -> bool {
-        self.event_ids().iter().any(|one| one == id)
+        matches!(self.kind, EntryKind::Success | EntryKind::LateSuccess)
     }
 
     /// Returns the ids of the events that its delivery carries.
     pub fn event_ids(&self) -> Vec<String> {
-        let ids = self.event_ids.as_deref().and_then(|ids| serde_json::from_str(ids).ok());
-        ids.unwrap_or_default()
-    }
-
-    /// Whether it says that events are lost: no dead letter has them.
-    pub fn is_loss(&self) -> bool {
-        self.message.starts_with("events dropped")
+        serde_json::from_str(&self.event_ids).unwrap_or_default()
     }
 
     /// Returns the topic and the name of its event subscription.
-    pub fn subscription(&self) -> Option<(&str, &str)> {
-        self.subscription.as_deref()?.split_once('/')
+    pub fn subscription(&self) -> (&str, &str) {
+        self.subscription.split_once('/').unwrap_or_default()
     }
 
     /// Describes the outcome, what follows and when.
@@ -224,15 +137,18 @@ impl AttemptLine {
                 ", too late for its attempt, which had timed out: it is taken out of retry",
             );
         }
-        match (self.decision.as_deref(), &self.due, &self.reason) {
-            (Some("Retry"), Some(due), _) => {
+        if self.kind == EntryKind::SuccessAfterEnd {
+            text.push_str(", too late: its events had ended, and this counts nothing");
+        }
+        match (&self.due, &self.reason) {
+            (Some(due), _) => {
                 text.push_str(&format!("; again at {due}"));
                 if let Some(because) = &self.because {
                     let because = because.parse().map(describe_reason).unwrap_or(because);
                     text.push_str(&format!(", {because}"));
                 }
             }
-            (_, _, Some(reason)) => text.push_str(&format!("; ends: {reason}")),
+            (None, Some(reason)) => text.push_str(&format!("; ends: {reason}")),
             _ => {}
         }
         if let Some(response) = &self.response {
@@ -250,9 +166,10 @@ impl AttemptLine {
             (Some(outcome), None) => format!(" (last attempt: {outcome})"),
             (None, _) => String::new(),
         };
-        match self.is_loss() {
-            true => format!("LOST FOR GOOD, dropped for {reason}{last}"),
-            false => format!("to its dead-letter destination for {reason}{last}"),
+        match self.kind {
+            EntryKind::Dropped => format!("LOST FOR GOOD, dropped for {reason}{last}"),
+            EntryKind::DeadLettered => format!("in a dead letter for {reason}{last}"),
+            _ => format!("to its dead-letter destination for {reason}{last}"),
         }
     }
 }
@@ -282,20 +199,14 @@ pub fn describe_reason(reason: AttemptReason) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
-    use crate::{failure::Misuse, testkit::FakeApi};
+    use crate::testkit::documents;
 
-    /// A line as a log gives it.
-    fn event(at_ms: i64, line: &Value) -> Value {
-        let mut line = line.clone();
-        line["timestamp"] = json!("T");
-        json!({"eventId": at_ms.to_string(), "timestamp": at_ms, "message": line.to_string()})
-    }
-
-    fn line(line: &Value) -> Option<AttemptLine> {
-        AttemptLine::read(serde_json::from_value(event(5, line)).expect("an event"))
+    fn line(patch: &Value) -> AttemptLine {
+        let entry = documents::journal_entry(patch);
+        serde_json::from_value::<JournalEntry>(entry).expect("an entry").into()
     }
 
     #[test]
@@ -313,106 +224,59 @@ mod tests {
 
     #[test]
     fn lines_are_told_in_words() {
-        let failed = json!({
-            "message": "attempt failed", "delivery.id": "d", "subscription": "orders/billing",
-            "outcome": "Busy", "status": 503, "duration_ms": 41, "decision": "Retry", "due": "D",
-            "because": "LeastWait", "event_ids": "[\"e-1\",\"e \\\"2\\\"\"]",
-        });
-        let read = line(&failed).expect("a line");
-        assert_eq!(
-            read.describe(),
-            "Busy (503) after 41 ms; again at D, the least wait of its outcome"
-        );
-        assert!(read.is_attempt() && !read.is_end());
-        let mut logged = failed;
-        logged["timestamp"] = json!("T");
-        assert_eq!(json!(read), logged);
-        assert!(read.has_event("e-1") && read.has_event("e \"2\"") && !read.has_event("e"));
-        assert_eq!(read.subscription(), Some(("orders", "billing")));
-        let saying = json!({"delivery.id": "d", "message": "attempt failed", "outcome": "BadRequest",
-            "reason": "R", "response": "no such order"});
-        let told = line(&saying).expect("a line").describe();
-        assert_eq!(told, "BadRequest; ends: R; it said: no such order");
-        let late = json!({"delivery.id": "d", "outcome": "Delivered", "status": 200,
-            "message": "attempt succeeded late and is taken out of retry", "decision": "Delivered",
-            "duration_ms": 40_003, "event_ids": "[\"e-1\"]"});
-        let read = line(&late).expect("a line");
-        assert_eq!(
-            read.describe(),
-            "Delivered (200) after 40003 ms, too late for its attempt, which had timed out: it is taken out of retry"
-        );
-        assert!(read.is_late_success() && read.has_event("e-1"));
-        let dropped = json!({
-            "message": "events dropped", "delivery.id": "d", "outcome": "BadRequest",
-            "reason": "UndeliverableDueToHttpBadRequest",
-        });
-        let read = line(&dropped).expect("a line");
-        let lost = "LOST FOR GOOD, dropped for UndeliverableDueToHttpBadRequest (last attempt: BadRequest)";
-        assert_eq!(read.describe(), lost);
-        assert!(read.is_end() && read.is_loss() && !read.has_event("e-1"));
-        let stored = json!({
-            "message": "ended undelivered, goes to its dead-letter destination", "delivery.id": "d",
-            "outcome": "Busy", "status": 503, "reason": "TimeToLiveExceeded",
-        });
-        let read = line(&stored).expect("a line");
-        let kept =
-            "to its dead-letter destination for TimeToLiveExceeded (last attempt: Busy, 503)";
-        assert_eq!((read.describe().as_str(), read.is_loss()), (kept, false));
-        assert!(line(&json!({"message": "dead letters written"})).is_none());
-        let start = LogEvent { message: "START RequestId: 1".to_owned(), ..LogEvent::default() };
-        assert!(AttemptLine::read(start).is_none());
-    }
-
-    #[tokio::test]
-    async fn what_dead_letter_had_to_drop_is_read_too() {
-        let handed_over = json!({
-            "message": "ended undelivered, goes to its dead-letter destination", "delivery.id": "d",
-            "outcome": "BadRequest", "reason": "UndeliverableDueToHttpBadRequest",
-        });
-        let dropped = json!({
-            "message": "events dropped instead of dead-lettered", "delivery.id": "d",
-            "reason": "DeadLetterDestinationNotFound", "event_ids": "[\"e-1\"]",
-        });
-        let missing = json!({"__type": "ResourceNotFoundException", "message": "no such group"});
-        let of_dispatch = json!({"events": [event(7, &handed_over)]});
-        let of_dead_letter = json!({"events": [event(9, &dropped)]});
-        let denied = json!({"__type": "AccessDeniedException", "message": "no"});
-        // (what dead-letter's log group answers, the lines told last)
+        let reason = json!("UndeliverableDueToHttpBadRequest");
+        // (entry, what is told)
         let table = [
-            (200, of_dead_letter, "LOST FOR GOOD, dropped for DeadLetterDestinationNotFound"),
-            (400, missing.clone(), "to its dead-letter destination for"),
-            (400, denied, "to its dead-letter destination for"),
+            (
+                json!({"due": documents::TIME, "waitBecause": "LeastWait"}),
+                "Busy (503) after 41 ms; again at 2026-01-01T00:00:00.000Z, the least wait of its outcome",
+            ),
+            (
+                json!({"reason": "R", "response": "no such\u{1b}[2J order"}),
+                "Busy (503) after 41 ms; ends: R; it said: no such\\u001b[2J order",
+            ),
+            (
+                json!({"kind": "LateSuccess", "outcome": "Delivered", "httpStatusCode": 200}),
+                "Delivered (200) after 41 ms, too late for its attempt, which had timed out: it is taken \
+                 out of retry",
+            ),
+            (
+                json!({"kind": "SuccessAfterEnd", "outcome": "Delivered", "httpStatusCode": null}),
+                "Delivered after 41 ms, too late: its events had ended, and this counts nothing",
+            ),
+            (
+                json!({"kind": "Dropped", "reason": reason, "outcome": "BadRequest", "httpStatusCode": null}),
+                "LOST FOR GOOD, dropped for UndeliverableDueToHttpBadRequest (last attempt: BadRequest)",
+            ),
+            (
+                json!({"kind": "Ending", "reason": "TimeToLiveExceeded"}),
+                "to its dead-letter destination for TimeToLiveExceeded (last attempt: Busy, 503)",
+            ),
+            (
+                json!({"kind": "DeadLettered", "reason": "R", "outcome": "Probation"}),
+                "in a dead letter for R (no attempt: its endpoint was on probation)",
+            ),
         ];
-        for (status, answer, want) in table {
-            let rows =
-                [("-dispatch\"", 200, of_dispatch.clone()), ("-dead-letter\"", status, answer)];
-            let api = FakeApi::naming(&rows).await;
-            let log = AttemptLog::of(AwsApi::at(Service::Logs, &api.url()), "g");
-            let lines = log.read(0, None).await.expect("read");
-            let last = lines.last().expect("a line").describe();
-            assert!(last.starts_with(want), "{last}");
-            assert_eq!(lines[0].at_ms, 7);
+        for (patch, want) in table {
+            assert_eq!(line(&patch).describe(), want, "{patch}");
         }
-        let api = FakeApi::naming(&[("", 400, missing)]).await;
-        let log = AttemptLog::of(AwsApi::at(Service::Logs, &api.url()), "g");
-        let refused = log.read(0, None).await.expect_err("no log group at all");
-        assert!(refused.is::<Misuse>(), "{refused}");
     }
 
     #[test]
-    fn patterns_are_one_term() {
-        for (text, want) in [
-            ("order-1", "\"order-1\""),
-            ("a b", "\"a b\""),
-            ("a\"b", "\"a\""),
-            ("a\\b", "\"a\""),
-            ("a b\tc", "\"a b\""),
-            ("é\u{1b}[2K", "\"é\""),
-            ("a\u{7f}", "\"a\""),
-            ("\"", OF_A_DELIVERY),
-            ("\n", OF_A_DELIVERY),
-        ] {
-            assert_eq!(quoted(text), want, "{text}");
-        }
+    fn a_line_has_the_names_of_the_log() {
+        let failed = json!({"due": documents::TIME, "waitBecause": "LeastWait", "receives": 2,
+            "eventIds": ["e-1", "e \"2\""], "traceparent": "t", "response": "no"});
+        let want = json!({
+            "timestamp": "2026-01-01T00:00:00.000Z", "message": "attempt failed",
+            "delivery.id": "00000000-0000-0000-0000-000000000001", "subscription": "orders/one",
+            "attempt": 1, "outcome": "Busy", "status": 503, "duration_ms": 41, "decision": "Retry",
+            "due": "2026-01-01T00:00:00.000Z", "because": "LeastWait", "receives": 2, "events": 1,
+            "event_ids": "[\"e-1\",\"e \\\"2\\\"\"]", "traceparent": "t", "response": "no",
+            "publish_time": "2026-01-01T00:00:00.000Z",
+        });
+        assert_eq!(json!(line(&failed)), want);
+        assert_eq!(line(&failed).event_ids(), ["e-1", "e \"2\""]);
+        let ended = json!(line(&json!({"kind": "Dropped", "reason": "R"})));
+        assert_eq!((&ended["attempts"], &ended["attempt"]), (&json!(1), &Value::Null));
     }
 }

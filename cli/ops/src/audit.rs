@@ -1,10 +1,9 @@
 //! The ledger of a deployment, and whether it balances.
 //!
-//! The counts come out of the functions' logs, what waits from the resource API, what is under way
-//! from the queues. [`verdict`] says what they come to, [`report`] makes of it what is printed.
+//! The counts come out of the journal, what waits from the resource API, what is under way from the
+//! queues. [`verdict`] says what they come to, [`report`] makes of it what is printed.
 
 pub mod document;
-pub mod logs;
 pub mod report;
 pub mod verdict;
 mod waiting;
@@ -13,7 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use anyhow::Context;
-use gridpost_api::waiting::{Parked, ParkedDelivery};
+use gridpost_api::{
+    journal::{
+        JournalQuery,
+        query::{JournalQueryInput, LedgerQuery},
+    },
+    waiting::{Parked, ParkedDelivery},
+};
 use gridpost_core::{ledger::Ledger, name, subscription::SubscriptionKey};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
@@ -21,6 +26,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     aws_api::{AwsApi, Service},
     given::TimeSpan,
+    journal::Journal,
     lookup::no_such,
     target::{Target, before},
 };
@@ -31,9 +37,9 @@ use waiting::{Budget, add_waiting, parked, waiting_of_others};
 /// The wait before the next look, while it does not balance.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// The wait before the logs are read once more, if something seems to be missing: lines can be
-/// found some seconds after they were written.
-const LOGS_SETTLE: Duration = Duration::from_secs(10);
+/// The wait before the journal is asked once more, if something seems to be missing: it may know of counts
+/// some seconds after they were made.
+const JOURNAL_SETTLES: Duration = Duration::from_secs(10);
 
 /// The part to look at.
 #[derive(Clone, Debug)]
@@ -44,6 +50,8 @@ pub struct AuditOptions {
     pub since: TimeSpan,
     /// How long to wait until it balances.
     pub wait: Duration,
+    /// What the journal's answers may cost, in U.S. dollars; $0.10 by default.
+    pub max_dollars: Option<f64>,
 }
 
 impl AuditOptions {
@@ -60,8 +68,9 @@ impl AuditOptions {
 /// Looks until the ledger balances, or for as long as was asked.
 pub async fn look_until(arguments: &AuditOptions, target: &Target) -> anyhow::Result<Audit> {
     let last_look = Instant::now() + arguments.wait;
+    let mut journal = Journal::connect(target, arguments.max_dollars).await?;
     loop {
-        let audit = look(arguments, target, Effort::WHOLE).await?;
+        let audit = look(arguments, target, &mut journal, Effort::WHOLE).await?;
         if audit.balances() || Instant::now() >= last_look {
             return Ok(audit);
         }
@@ -71,27 +80,31 @@ pub async fn look_until(arguments: &AuditOptions, target: &Target) -> anyhow::Re
 
 /// Looks at all topics once, so far back, with so much effort.
 pub async fn look_back(target: &Target, since: TimeSpan, effort: Effort) -> anyhow::Result<Audit> {
-    let arguments = AuditOptions { topic: None, subscription: None, since, wait: Duration::ZERO };
-    look(&arguments, target, effort).await
+    let wait = Duration::ZERO;
+    let arguments =
+        AuditOptions { topic: None, subscription: None, since, wait, max_dollars: None };
+    look(&arguments, target, &mut Journal::connect(target, None).await?, effort).await
 }
 
 /// Reads everything once. The queues are counted at the cut-off; what has left them when the states of
-/// waiting deliveries are read is in the logs by then, behind the cut-off.
+/// waiting deliveries are read is in the journal by then, behind the cut-off.
 ///
 /// What seems to be under way is looked at more closely: what the queues hold of topics that were not
 /// asked about, what is parked, and, before events are called missing, what has moved meanwhile or was
 /// packed before a change.
-async fn look(arguments: &AuditOptions, target: &Target, effort: Effort) -> anyhow::Result<Audit> {
+async fn look(
+    arguments: &AuditOptions,
+    target: &Target,
+    journal: &mut Journal,
+    effort: Effort,
+) -> anyhow::Result<Audit> {
     let until = target.now().await?;
     let asked = before(until, arguments.since).hour();
-    let kept = logs::kept_since(target, until).await.map_err(|err| format!("{err:#}"));
-    let since = asked.max(kept.clone().unwrap_or(asked));
     let name_prefix = target.name_prefix();
     let queues = queues(target, name_prefix).await.map_err(|err| format!("{err:#}"));
     let mut waits = Audit {
         asked,
-        kept,
-        since,
+        since: asked,
         until,
         ledger: Ledger::default(),
         after: Ledger::default(),
@@ -101,7 +114,7 @@ async fn look(arguments: &AuditOptions, target: &Target, effort: Effort) -> anyh
         waiting: 0,
         batches: Default::default(),
         changed: Default::default(),
-        without_log: Vec::new(),
+        left_out: Vec::new(),
         partial: Default::default(),
         parked_is_whole: true,
     };
@@ -109,7 +122,9 @@ async fn look(arguments: &AuditOptions, target: &Target, effort: Effort) -> anyh
     let budget = Budget::of(effort.counts);
     let topics = add_waiting(arguments, &api, &budget, &mut waits).await?;
     waits.states_read_at = target.now().await?;
-    let mut audit = with_logs(arguments, target, &waits).await?;
+    // When they were changed is not known.
+    waits.changed = waits.batches.keys().cloned().collect();
+    let mut audit = with_journal(arguments, journal, &waits).await?;
     if audit.verdict() != Verdict::Balances {
         let others = waiting_of_others(arguments, &api, &topics).await?;
         let (parked, is_whole) = parked(&api, effort.parked_pages).await?;
@@ -124,26 +139,48 @@ async fn look(arguments: &AuditOptions, target: &Target, effort: Effort) -> anyh
         if let (Ok(first), Ok(again)) = (&mut waits.queues, again) {
             *first = first.with_moved(again);
         }
-        waits.changed = logs::changed(target, since).await?;
-        sleep(LOGS_SETTLE).await;
-        audit = with_logs(arguments, target, &waits).await?;
+        sleep(JOURNAL_SETTLES).await;
+        audit = with_journal(arguments, journal, &waits).await?;
     }
     check_names(arguments, &audit, &topics)?;
     Ok(audit)
 }
 
-async fn with_logs(
+/// Adds what was counted before the cut-off, until the states of waiting deliveries were read, and since then.
+async fn with_journal(
     arguments: &AuditOptions,
-    target: &Target,
+    journal: &mut Journal,
     waits: &Audit,
 ) -> anyhow::Result<Audit> {
+    let query = LedgerQuery {
+        topic: arguments.topic.clone(),
+        from: Some(waits.asked.into()),
+        cuts: Some(vec![waits.until.into(), waits.states_read_at.into()]),
+        ..LedgerQuery::default()
+    };
+    let question = JournalQueryInput { ledger: Some(query), ..JournalQueryInput::default() };
     let mut audit = waits.clone();
-    logs::read(target, &mut audit).await?;
+    audit.add(journal.ask(question, usize::MAX).await?);
     for ledger in [&mut audit.ledger, &mut audit.after, &mut audit.later] {
         ledger.accounts.retain(|(key, _), _| arguments.wants(key));
         ledger.intakes.retain(|(topic, _), _| arguments.wants_topic(topic));
     }
     Ok(audit)
+}
+
+/// Returns what was counted of events published since the beginning of the hour so long ago, of a topic or of
+/// all, without what waits.
+pub async fn counted(
+    journal: &mut Journal,
+    target: &Target,
+    topic: Option<&str>,
+    since: TimeSpan,
+) -> anyhow::Result<Ledger> {
+    let from = Some(target.ago(since).await?.into());
+    let query = LedgerQuery { topic: topic.map(str::to_owned), from, ..LedgerQuery::default() };
+    let question = JournalQueryInput { ledger: Some(query), ..JournalQueryInput::default() };
+    let answer: JournalQuery = journal.ask(question, usize::MAX).await?;
+    Ok(answer.ledgers(0).remove(0))
 }
 
 /// Refuses names that neither exist nor have an account: a misspelt one would balance.
@@ -273,11 +310,68 @@ async fn queues(target: &Target, name_prefix: &str) -> anyhow::Result<Queues> {
 
 #[cfg(test)]
 mod tests {
-    use gridpost_core::time::Timestamp;
+    use gridpost_core::{ledger::Account, time::Timestamp};
     use serde_json::json;
 
     use super::*;
-    use crate::testkit::documents;
+    use crate::{
+        manage_api::ManageApi,
+        testkit::{FakeApi, documents},
+    };
+
+    /// The entry of an account and an hour of that day.
+    fn entry(
+        period: u64,
+        name: &str,
+        hour: u64,
+        matched: u64,
+        delivered: u64,
+    ) -> serde_json::Value {
+        let none = json!({"total": 0, "byReason": {}});
+        json!({"period": period, "topic": "t", "eventSubscription": name, "waiting": 0,
+            "publishHour": format!("2026-01-01T{hour:02}:00:00Z"), "matched": matched, "redriven": 0,
+            "delivered": delivered, "deadLettered": none, "dropped": none, "latency": {
+                "events": 0, "buckets": {}, "p50AtMostMs": null, "p95AtMostMs": null, "p99AtMostMs": null}})
+    }
+
+    #[tokio::test]
+    async fn the_journal_is_asked_for_three_periods_of_what_it_keeps() {
+        let at = |text: &str| Timestamp::parse_rfc_3339(text).expect("a time");
+        let key = |name: &str| SubscriptionKey { topic: "t".to_owned(), name: name.to_owned() };
+        let ledger = [
+            entry(0, "s", 7, 9, 0),
+            entry(0, "s", 8, 5, 1),
+            entry(0, "other", 8, 5, 1),
+            entry(1, "s", 8, 0, 2),
+            entry(2, "s", 8, 0, 1),
+        ];
+        let mut answer = documents::journal_query(&json!({"begins": "2026-01-01T07:20:00Z"}));
+        answer["ledger"] = json!(ledger);
+        answer["leavesOut"] = json!(["x"]);
+        let cuts = "\"cuts\":[\"2026-01-01T09:00:00.000Z\",\"2026-01-01T09:00:03.000Z\"]";
+        let api = FakeApi::naming(&[(cuts, 200, answer)]).await;
+        let manage = ManageApi::connect(&api.url()).await.expect("a client");
+        let mut waits = Audit {
+            asked: at("2026-01-01T06:00:00Z"),
+            since: at("2026-01-01T06:00:00Z"),
+            until: at("2026-01-01T09:00:00Z"),
+            states_read_at: at("2026-01-01T09:00:03Z"),
+            ..nothing()
+        };
+        for hour in ["2026-01-01T06:00:00Z", "2026-01-01T08:00:00Z"] {
+            waits.ledger.wait(&key("s"), at(hour), 1);
+        }
+        let mut journal = Journal::of(manage, None);
+        let audit = with_journal(&arguments(Some("t"), Some("s")), &mut journal, &waits).await;
+        let audit = audit.expect("an audit");
+        let cell = (key("s"), at("2026-01-01T08:00:00Z"));
+        let whole = Account { matched: 5, delivered: 1, waiting: 1, ..Account::default() };
+        assert_eq!(audit.ledger.accounts, [(cell.clone(), whole)].into());
+        let delivered = |ledger: &Ledger| ledger.accounts[&cell].delivered;
+        assert_eq!((delivered(&audit.after), delivered(&audit.later)), (2, 1));
+        assert_eq!((audit.since, audit.is_complete()), (at("2026-01-01T08:00:00Z"), false));
+        assert_eq!(audit.left_out, ["x"]);
+    }
 
     #[test]
     fn queue_counts_are_numbers_as_text() {
@@ -319,6 +413,7 @@ mod tests {
             subscription: subscription.map(str::to_owned),
             since: TimeSpan::minutes(60),
             wait: Duration::ZERO,
+            max_dollars: None,
         }
     }
 
@@ -326,7 +421,6 @@ mod tests {
     pub(super) fn nothing() -> Audit {
         Audit {
             asked: Timestamp::from_millis(0),
-            kept: Ok(Timestamp::from_millis(0)),
             since: Timestamp::from_millis(0),
             until: Timestamp::from_millis(0),
             ledger: Ledger::default(),
@@ -337,7 +431,7 @@ mod tests {
             waiting: 0,
             batches: Default::default(),
             changed: Default::default(),
-            without_log: Vec::new(),
+            left_out: Vec::new(),
             partial: Default::default(),
             parked_is_whole: true,
         }

@@ -10,6 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Context;
 use gridpost_api::{
     health::{Health, NewEvents},
+    journal::{
+        JournalEntry,
+        query::{AttemptsQuery, JournalQueryInput},
+    },
     requests::PurgeDeadLettersInput,
     subscription::{EventSubscription, Pause},
     trial::{ExplainedSubscription, SubscriptionState},
@@ -20,9 +24,10 @@ use serde_json::{Value, value::RawValue};
 
 pub use self::delivery::EventDelivery;
 use crate::{
-    attempt_lines::{AttemptLine, AttemptLog},
+    attempt_lines::AttemptLine,
     failure::{Refusal, Unfinished, chain},
     given::TimeSpan,
+    journal::Journal,
     lookup::{if_there, spelled, wait_is_over},
     manage_api::ManageApi,
     output::{self, or_dash},
@@ -40,6 +45,9 @@ pub struct Question {
     /// How far back attempts are looked for.
     #[serde(skip)]
     pub since: TimeSpan,
+    /// What the journal's answer may cost, in U.S. dollars; $0.10 by default.
+    #[serde(skip)]
+    pub max_dollars: Option<f64>,
 }
 
 /// All that is known of an event; `--json` prints it.
@@ -57,9 +65,9 @@ pub struct Explanation {
     /// The names of all event subscriptions, and what each wants.
     #[serde(skip)]
     wants: Vec<(String, String)>,
-    /// Whether attempts that succeed at once are logged for certain: `gridpost dev` logs all.
+    /// What happened and is not in the journal's answer, in words.
     #[serde(skip)]
-    logs_successes: bool,
+    left_out: Vec<String>,
 }
 
 /// An event subscription of which no delivery is known and whose endpoint gets nothing at present.
@@ -78,11 +86,12 @@ pub async fn look_up(
 ) -> anyhow::Result<Explanation> {
     let api = target.manage_api().await?;
     question.topic = spelled(&api, &question.topic).await;
-    let log = AttemptLog::connect(target).await?;
     let now = target.now().await?;
     let since = before(now, question.since);
-    let lines = log.read(since.as_millis(), Some(&question.id)).await?;
-    let deliveries = read_deliveries(&api, &question, lines).await?;
+    let mut journal = Journal::of(api.clone(), question.max_dollars);
+    let answer = journal.ask(question.of_the_journal(since), usize::MAX).await?;
+    let (left_out, entries) = (answer.leaves_out, answer.attempts.unwrap_or_default());
+    let deliveries = read_deliveries(&api, &question, entries).await?;
     let subscriptions = api.subscriptions(&question.topic).await?;
     let event = event.map(one_event);
     let given_event_id = event.as_deref().and_then(id_of);
@@ -104,8 +113,20 @@ pub async fn look_up(
         deliveries,
         holding_back,
         wants: subscriptions.iter().map(|one| (one.name.clone(), describe_wants(one))).collect(),
-        logs_successes: target.is_dev(),
+        left_out,
     })
+}
+
+impl Question {
+    fn of_the_journal(&self, since: Timestamp) -> JournalQueryInput {
+        let attempts = AttemptsQuery {
+            topic: Some(self.topic.clone()),
+            event_id: Some(self.id.clone()),
+            from: Some(since.into()),
+            ..AttemptsQuery::default()
+        };
+        JournalQueryInput { attempts: Some(attempts), ..JournalQueryInput::default() }
+    }
 }
 
 /// Describes what an event subscription wants, as far as it chooses, and whether its state lets it have
@@ -188,14 +209,19 @@ fn id_of(event: &RawValue) -> Option<String> {
     event.get("id")?.as_str().map(str::to_owned)
 }
 
-/// Reads the states of deliveries that lines name; one that has not failed has none.
+/// Reads the states of deliveries that entries name; one that has not failed has none.
 async fn read_deliveries(
     api: &ManageApi,
     question: &Question,
-    lines: Vec<AttemptLine>,
+    entries: Vec<JournalEntry>,
 ) -> anyhow::Result<Vec<EventDelivery>> {
+    let mut all: BTreeMap<_, Vec<AttemptLine>> = BTreeMap::new();
+    for entry in entries.into_iter().rev() {
+        let key = (entry.event_subscription.clone(), entry.delivery_id.to_string());
+        all.entry(key).or_default().push(entry.into());
+    }
     let mut found = Vec::new();
-    for ((name, id), lines) in by_delivery(question, lines) {
+    for ((name, id), lines) in all {
         let state = if_there(api.delivery(&question.topic, &name, &id).await)?;
         found.push(EventDelivery::new(id, name, state, lines));
     }
@@ -204,24 +230,8 @@ async fn read_deliveries(
     Ok(found)
 }
 
-/// Groups lines about the event by event subscription and delivery.
-fn by_delivery(
-    question: &Question,
-    lines: Vec<AttemptLine>,
-) -> BTreeMap<(String, String), Vec<AttemptLine>> {
-    let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for line in lines.into_iter().filter(|line| line.has_event(&question.id)) {
-        let Some((topic, name)) = line.subscription() else { continue };
-        if name::is_same(topic, &question.topic) {
-            let key = (name.to_owned(), line.delivery.clone());
-            found.entry(key).or_default().push(line);
-        }
-    }
-    found
-}
-
 /// Returns event subscriptions whose dead letters may have the event: those that it was seen to end in, or,
-/// if no log names it, all that have a destination.
+/// if no entry names it, all that have a destination.
 fn may_have_dead_letter<'a>(
     deliveries: &'a [EventDelivery],
     subscriptions: &'a [EventSubscription],
@@ -292,7 +302,7 @@ fn unless<T>(statuses: &[u16], answer: anyhow::Result<T>) -> anyhow::Result<Opti
 }
 
 impl Explanation {
-    /// Returns the event subscriptions that no log line is about, and what each wants.
+    /// Returns the event subscriptions that no entry is about, and what each wants.
     pub fn others(&self) -> impl Iterator<Item = (&str, &str)> {
         let others = self.wants.iter().filter(|(name, _)| !is_known(name, &self.deliveries));
         others.map(|(name, wants)| (name.as_str(), wants.as_str()))
@@ -315,30 +325,31 @@ impl Explanation {
         if !paused.is_empty() {
             let paused = paused.join(", ");
             let message = format!(
-                "no log line tells of an event `{id}` of topic {topic} so far: it may be held by a pause \
-                 ({paused}), and what a pause holds has no line before its first attempt. To see which event \
-                 subscriptions want it, give the event (--event FILE). If those don't, check the id, or look \
-                 further back (--since 7d)"
+                "no attempt for an event `{id}` of topic {topic} is known so far: it may be held by a pause \
+                 ({paused}), and what a pause holds is in no journal before its first attempt. To see which \
+                 event subscriptions want it, give the event (--event FILE). If those don't, check the id, or \
+                 look further back (--since 7d)"
             );
             return Err(Unfinished(message).into());
         }
-        let may_be = match self.logs_successes {
-            true => "it may wait for its first attempt. If it can't",
-            false => {
-                "it may wait for its first attempt, or have been delivered by it, which is logged only \
-                 where log_successful_attempts is set. If neither can be"
-            }
+        let known = match self.left_out.is_empty() {
+            true => format!("nothing is known of an event `{id}` of topic {topic} so far"),
+            false => format!(
+                "no failure of an event `{id}` of topic {topic} is known so far, and {}",
+                self.left_out.join(", ")
+            ),
         };
+        let delivered = if self.left_out.is_empty() { "" } else { " have been delivered by it," };
         let message = format!(
-            "nothing is known of an event `{id}` of topic {topic} so far: {may_be}, check the id, look \
-             further back (--since 7d), or give the event (--event FILE)"
+            "{known}: it may wait for its first attempt,{delivered} or be wanted by no filter. To see who wants \
+             it, give the event (--event FILE); else check the id, or look further back (--since 7d)"
         );
         Err(Unfinished(message).into())
     }
 
     /// Describes it for people.
     pub fn text(&self) -> String {
-        let Question { id, topic, since } = &self.question;
+        let Question { id, topic, since, .. } = &self.question;
         let mut text = format!("event {id} of topic {topic}\n\n");
         if let Some(given) = self.given_event_id.as_ref().filter(|given| *given != id) {
             text.push_str(&format!(
@@ -363,11 +374,13 @@ impl Explanation {
             text.push_str(&format!("\n\n{event_subscription}: {}", describe_held_back(health)));
         }
         if self.deliveries.is_empty() {
-            let why = if self.logs_successes { "" } else { SUCCESSES };
+            let since = hours(since.0);
             text.push_str(&format!(
-                "\n\nNo attempt for it is in the logs of the last {}. {why}{OWN_SCHEMA}",
-                hours(since.0)
+                "\n\nNo attempt for it is known of the last {since}. {OWN_SCHEMA}"
             ));
+        }
+        for left_out in &self.left_out {
+            text.push_str(&format!("\n\n! {left_out}"));
         }
         text
     }
@@ -383,9 +396,9 @@ impl Explanation {
             self.others().map(|(name, wants)| format!("\n  {name}: {wants}")).collect();
         let read = if self.notes.is_empty() { "" } else { " that can be read" };
         format!(
-            "matched, by what was logged:  {}\nNo log entries for:           {}{wants}\n(what they want is as \
-             their filters are now. No dead letter{read} has the event: give it by --event FILE to see which \
-             event subscriptions of {} do not want it, and why)",
+            "matched, by the journal:  {}\nNo attempts known for:    {}{wants}\n(what they want is as their \
+             filters are now, and a filter may not have wanted the event. No dead letter{read} has it: give it \
+             by --event FILE to see which event subscriptions of {} do not want it, and why)",
             list(matched.into_iter().collect()),
             list(self.others().map(|(name, _)| name).collect()),
             self.question.topic
@@ -420,10 +433,6 @@ pub fn ends_meanwhile(pause: &Pause) -> &'static str {
         false => "",
     }
 }
-
-const SUCCESSES: &str = "\
-Attempts that succeed at once are logged where the\ndeployment's Terraform variable log_successful_attempts says \
-so. ";
 
 const OWN_SCHEMA: &str = "An event of a schema of your own has no id there.";
 

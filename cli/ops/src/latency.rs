@@ -1,9 +1,7 @@
 //! How latencies of delivered events are shown: by percentiles, as far as the ledger's buckets tell.
 
-use gridpost_core::ledger::{Latencies, Latency};
-use serde::Serialize;
-
-const PERCENTS: [u32; 3] = [50, 95, 99];
+use gridpost_api::journal::latency::PERCENTS;
+use gridpost_core::ledger::Latencies;
 
 /// The head above [`cells`].
 pub const HEAD: [&str; 3] = ["P50", "P95", "P99"];
@@ -24,33 +22,8 @@ pub fn told(latencies: &Latencies) -> String {
     format!("{} (of {events} delivered)", percentiles.join(", "))
 }
 
-/// Latencies as `--json` prints them. A percentile above the highest bound is null, as without events.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct LatencyDocument {
-    pub events: u64,
-    pub buckets: Latencies,
-    pub p50_at_most_ms: Option<u64>,
-    pub p95_at_most_ms: Option<u64>,
-    pub p99_at_most_ms: Option<u64>,
-}
-
-impl From<&Latencies> for LatencyDocument {
-    fn from(latencies: &Latencies) -> Self {
-        let bounds = PERCENTS.map(|percent| match latencies.percentile(percent) {
-            Some(Latency::AtMost(millis)) => Some(millis),
-            Some(Latency::Above(_)) | None => None,
-        });
-        let [p50_at_most_ms, p95_at_most_ms, p99_at_most_ms] = bounds;
-        let (events, buckets) = (latencies.events(), latencies.clone());
-        Self { events, buckets, p50_at_most_ms, p95_at_most_ms, p99_at_most_ms }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -62,10 +35,5 @@ mod tests {
         latencies.add(4_000_000, 2);
         let text = "p50 <= 50 ms, p95 <= 2.5 s, p99 > 1 h (of 100 events delivered)";
         assert_eq!(told(&latencies), text);
-        let want = json!({
-            "events": 100, "buckets": {"50": 94, "2500": 4, "more": 2},
-            "p50AtMostMs": 50, "p95AtMostMs": 2_500, "p99AtMostMs": null,
-        });
-        assert_eq!(json!(LatencyDocument::from(&latencies)), want);
     }
 }

@@ -30,6 +30,7 @@ pub mod given;
 pub mod home;
 pub mod http_client;
 pub mod identity;
+pub mod journal;
 pub mod latency;
 pub mod lookup;
 pub mod manage_api;

@@ -164,6 +164,22 @@ pub mod documents {
         patched(document, patch)
     }
 
+    /// Returns an entry of the journal about a failed attempt.
+    pub fn journal_entry(patch: &Value) -> Value {
+        let document = json!({"id": "entry-1", "time": TIME, "kind": "Failure", "topic": "orders",
+            "eventSubscription": "one", "deliveryId": ID, "publishTime": TIME, "attempt": 1,
+            "outcome": "Busy", "httpStatusCode": 503, "durationInMs": 41, "events": 1,
+            "eventIds": ["e1"]});
+        patched(document, patch)
+    }
+
+    /// Returns a whole answer of the journal without entries.
+    pub fn journal_query(patch: &Value) -> Value {
+        let document = json!({"id": "q", "status": "Succeeded", "gigabytes": 0.0, "dollars": 0.0,
+            "knownUntil": TIME, "leavesOut": []});
+        patched(document, patch)
+    }
+
     pub fn dead_letter(patch: &Value) -> Value {
         let document = json!({"id": "letter-1", "objectName": "one/letter-1.json", "writtenTime": TIME,
             "isRedriven": false, "eventId": "e1", "eventType": "T",
@@ -193,7 +209,9 @@ pub mod documents {
 
 #[cfg(test)]
 mod tests {
-    use gridpost_api::{dead_letter, delivery, health, redrive, subscription, topic, waiting};
+    use gridpost_api::{
+        dead_letter, delivery, health, journal, redrive, subscription, topic, waiting,
+    };
     use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
 
@@ -210,6 +228,8 @@ mod tests {
         reads::<health::Health>(documents::health(&json!({})));
         reads::<delivery::Delivery>(documents::delivery(&json!({})));
         reads::<delivery::WaitingDelivery>(documents::waiting_delivery(&json!({})));
+        reads::<journal::JournalEntry>(documents::journal_entry(&json!({})));
+        reads::<journal::JournalQuery>(documents::journal_query(&json!({})));
         reads::<dead_letter::DeadLetter>(documents::dead_letter(&json!({})));
         reads::<redrive::Redrive>(documents::redrive(&json!({})));
         reads::<waiting::PoisonMessage>(documents::poison(&json!({})));

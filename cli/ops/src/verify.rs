@@ -5,6 +5,7 @@
 
 pub mod bill;
 pub mod judge;
+mod logs;
 mod probe_topic;
 mod queue;
 pub mod report;

@@ -2,7 +2,11 @@
 
 use clap::Args;
 
-use crate::{commands::Scope, output::count, target::Common};
+use crate::{
+    commands::{Price, Scope},
+    output::count,
+    target::Common,
+};
 use gridpost_ops::{
     audit::{self, AuditOptions, verdict::Verdict},
     failure::Unfinished,
@@ -22,12 +26,16 @@ pub struct AuditArguments {
     /// Wait for up to this long until it balances: 30s, 5m; a bare number is seconds
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = span_or_seconds)]
     wait: TimeSpan,
+
+    #[command(flatten)]
+    price: Price,
 }
 
 impl AuditArguments {
     fn options(&self) -> AuditOptions {
         let Scope { topic, subscription } = self.scope.clone();
-        AuditOptions { topic, subscription, since: self.since, wait: self.wait.0 }
+        let max_dollars = self.price.max_dollars;
+        AuditOptions { topic, subscription, since: self.since, wait: self.wait.0, max_dollars }
     }
 }
 

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::{commands::read_events, target::Common};
+use crate::{
+    commands::{Price, read_events},
+    target::Common,
+};
 use gridpost_ops::{
     explain::{Explanation, Question, look_up},
     given::TimeSpan,
@@ -28,14 +31,19 @@ pub struct ExplainArguments {
     /// Look for attempts in this time: 90m, 24h, 7d
     #[arg(long, value_name = "TIME", default_value = "24h")]
     since: TimeSpan,
+
+    #[command(flatten)]
+    price: Price,
 }
 
 /// Runs `gridpost explain`.
 pub async fn run(arguments: ExplainArguments, common: &Common) -> anyhow::Result<()> {
     let target = common.target.resolve()?;
     let event = arguments.event.as_deref().map(read_events).transpose()?;
-    let ExplainArguments { id, topic, since, .. } = arguments;
-    let explanation = look_up(&target, Question { id, topic, since }, event).await?;
+    let ExplainArguments { id, topic, since, price, .. } = arguments;
+    let explanation =
+        look_up(&target, Question { id, topic, since, max_dollars: price.max_dollars }, event)
+            .await?;
     common.output.tell(&explanation, Explanation::text);
     explanation.outcome()
 }

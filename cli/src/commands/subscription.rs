@@ -21,7 +21,7 @@ use gridpost_core::retry::profile::ProfileName;
 use serde_json::Value;
 
 use crate::{
-    commands::{Deletion, Scope, SubscriptionArgs, has_member, read_document},
+    commands::{Deletion, Price, Scope, SubscriptionArgs, has_member, read_document},
     document::SettingFlags,
     output::{self, Output, or_dash},
     target::{Common, Target},
@@ -111,9 +111,12 @@ pub enum SubscriptionCommand {
 
         /// Also what became of events published since so long, from the beginning of that hour on: 90m,
         /// 24h, 7d. How long they took until they were delivered, and how many were dead-lettered or
-        /// dropped. Reads the functions' logs
+        /// dropped
         #[arg(long, value_name = "TIME", conflicts_with = "reset")]
         since: Option<TimeSpan>,
+
+        #[command(flatten)]
+        price: Price,
     },
     /// Send one event to this event subscription alone, and tell what its endpoint answers
     SendTest(send_test::SendTestArguments),
@@ -180,17 +183,36 @@ pub async fn run(command: SubscriptionCommand, common: &Common) -> anyhow::Resul
             send_test::run(&arguments, &api, common.output, explained).await?;
         }
         SubscriptionCommand::Health {
-            scope: Scope { topic, subscription: None }, since, ..
+            scope: Scope { topic, subscription: None },
+            since,
+            price,
+            ..
         } => {
-            show_healths(&api, &resolved, topic.as_deref(), since, common.output).await?;
+            show_healths(
+                &api,
+                &resolved,
+                topic.as_deref(),
+                since.map(|since| (since, price)),
+                common.output,
+            )
+            .await?;
         }
         SubscriptionCommand::Health {
             scope: Scope { topic, subscription: Some(name) },
             reset,
             since,
+            price,
         } => {
             let key = (topic.unwrap_or_default(), name);
-            show_health(&api, &resolved, key, reset, since, common.output).await?;
+            show_health(
+                &api,
+                &resolved,
+                key,
+                reset,
+                since.map(|since| (since, price)),
+                common.output,
+            )
+            .await?;
         }
         SubscriptionCommand::Pause { named, time_to_live_runs, time_to_live_stops: _ } => {
             let SubscriptionArgs { topic, subscription: name } = named;
@@ -240,12 +262,12 @@ async fn show_healths(
     api: &ManageApi,
     target: &Target,
     topic: Option<&str>,
-    since: Option<TimeSpan>,
+    since: Option<(TimeSpan, Price)>,
     output: Output,
 ) -> anyhow::Result<()> {
     let mut all = health::of_all(api, topic).await?;
-    if let Some(since) = since {
-        health::add_counts(&mut all, target, since).await?;
+    if let Some((since, Price { max_dollars })) = since {
+        health::add_counts(&mut all, target, since, max_dollars).await?;
     }
     let now = target.now().await?;
     output.print(&health::document(&all), |_| health::table(&all, now));
@@ -257,7 +279,7 @@ async fn show_health(
     target: &Target,
     (topic, name): (String, String),
     reset: bool,
-    since: Option<TimeSpan>,
+    since: Option<(TimeSpan, Price)>,
     output: Output,
 ) -> anyhow::Result<()> {
     let health = match reset {
@@ -266,8 +288,9 @@ async fn show_health(
     };
     let whose = SubscriptionArgs::named(api, &topic, &name).await;
     let mut one = Report::of(whose.topic, whose.subscription, health);
-    if let Some(since) = since {
-        health::add_counts(std::slice::from_mut(&mut one), target, since).await?;
+    if let Some((since, Price { max_dollars })) = since {
+        let one = std::slice::from_mut(&mut one);
+        health::add_counts(one, target, since, max_dollars).await?;
     }
     let now = target.now().await?;
     output.print(&one.document(), |_| one.describe(now));

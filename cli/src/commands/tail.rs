@@ -1,9 +1,13 @@
-//! `gridpost tail`: attempts and ends, as they are logged.
+//! `gridpost tail`: attempts and ends, as they happen.
 
 use clap::Args;
 use tokio::time::sleep;
 
-use crate::{commands::Scope, output, target::Common};
+use crate::{
+    commands::{Price, Scope},
+    output,
+    target::Common,
+};
 use gridpost_ops::{
     failure::Refusal,
     given::{TimeSpan, outcome_name},
@@ -25,6 +29,9 @@ pub struct TailArguments {
     /// Print existing entries, then end
     #[arg(long, requires = "since")]
     no_follow: bool,
+
+    #[command(flatten)]
+    price: Price,
 }
 
 /// Which attempts and ends.
@@ -45,6 +52,7 @@ pub struct FilterArguments {
 impl FilterArguments {
     fn filter(self) -> Filter {
         let Self { scope: Scope { topic, subscription: name }, outcome, failed } = self;
+        let outcome = outcome.iter().filter_map(|name| name.parse().ok()).collect();
         Filter { topic, name, outcome, failed }
     }
 }
@@ -52,7 +60,7 @@ impl FilterArguments {
 /// Runs `gridpost tail`, until it is stopped, or once with `--no-follow`.
 pub async fn run(arguments: TailArguments, common: &Common) -> anyhow::Result<()> {
     let target = common.target.resolve()?;
-    let TailArguments { filter, since, no_follow } = arguments;
+    let TailArguments { filter, since, no_follow, price } = arguments;
     let filter = filter.filter();
     if filter.topic.is_some() && target.has_manage_url() {
         let api = target.manage_api().await?;
@@ -62,7 +70,7 @@ pub async fn run(arguments: TailArguments, common: &Common) -> anyhow::Result<()
         }
     }
     let since = since.unwrap_or_default();
-    let mut follower = Follower::of(&target, filter, since).await?;
+    let mut follower = Follower::of(&target, filter, since, price.max_dollars).await?;
     loop {
         for line in follower.look().await? {
             output::line(&match common.output.is_json() {
@@ -77,7 +85,7 @@ pub async fn run(arguments: TailArguments, common: &Common) -> anyhow::Result<()
     }
 }
 
-/// Goes on where the names may not be looked up: the log is all that is needed.
+/// Goes on where the names may not be looked up: the journal is all that is needed.
 fn as_far_as_allowed(checked: anyhow::Result<()>) -> anyhow::Result<Option<String>> {
     match checked {
         Err(error) if error.downcast_ref::<Refusal>().is_some_and(|it| it.status == 403) => {

@@ -21,7 +21,7 @@ output "arguments" {
 }
 
 output "policy_json" {
-  description = "Policy for the identity that runs gridpost verify: it may read both queues. The identity also needs execute-api:Invoke on the manage API and logs:FilterLogEvents on the functions' log groups."
+  description = "Policy for the identity that runs gridpost verify: it may read both queues. The identity also needs execute-api:Invoke on the manage API and logs:FilterLogEvents on the log groups of ingest and dispatch."
   value = jsonencode({
     Version = "2012-10-17"
     Statement = [{

@@ -127,6 +127,7 @@ impl Fixture {
             subscription: None,
             since: TimeSpan::minutes(24 * 60),
             wait: Duration::from_secs(wait_s),
+            max_dollars: None,
         };
         Ok(json!(audit::look_until(&options, &self.target()?).await?.document()))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gridpost_api::schema::Time;
+use gridpost_api::{journal::Counts, schema::Time};
 use gridpost_core::{
     ledger::{Account, Intake},
     subscription::SubscriptionKey,
@@ -10,7 +10,6 @@ use gridpost_core::{
 use serde::Serialize;
 
 use super::verdict::{Audit, Cell, Queues, Standing, Verdict};
-use crate::latency::LatencyDocument;
 
 /// An audit as `--json` prints it.
 #[derive(Clone, Debug, Serialize)]
@@ -29,7 +28,9 @@ pub struct AuditDocument {
     pub events_under_way: u64,
     pub ends_too_many: u64,
     pub events_lost: u64,
-    pub functions_without_log: Vec<&'static str>,
+    /// Always empty: the journal knows of all functions.
+    pub functions_without_log: [&'static str; 0],
+    pub leaves_out: Vec<String>,
 }
 
 /// The events that a topic accepted.
@@ -47,7 +48,7 @@ pub struct SubscriptionCounts {
     pub key: SubscriptionKey,
     pub filtered: u64,
     #[serde(flatten)]
-    pub counts: Counts,
+    pub counts: Balance,
     pub hours: Vec<HourCounts>,
 }
 
@@ -61,29 +62,16 @@ pub struct HourCounts {
     /// Events without a known end, or ends too many.
     pub events: u64,
     #[serde(flatten)]
-    pub counts: Counts,
+    pub counts: Balance,
 }
 
-/// The counts of an account.
+/// The counts of an account, and what waits.
 #[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Counts {
-    pub matched: u64,
-    pub redriven: u64,
-    pub delivered: u64,
-    pub dead_lettered: ReasonCounts,
-    pub dropped: ReasonCounts,
+pub struct Balance {
+    #[serde(flatten)]
+    pub counts: Counts,
     pub waiting: u64,
     pub difference: i64,
-    pub latency: LatencyDocument,
-}
-
-/// Events that ended undelivered, by reason.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ReasonCounts {
-    pub total: u64,
-    pub by_reason: BTreeMap<String, u64>,
 }
 
 impl Audit {
@@ -119,7 +107,8 @@ impl Audit {
             events_under_way: under_way,
             ends_too_many: self.ends_too_many(),
             events_lost: self.lost(),
-            functions_without_log: self.without_log.clone(),
+            functions_without_log: [],
+            leaves_out: self.left_out.clone(),
         }
     }
 }
@@ -137,24 +126,10 @@ impl From<&Cell<'_>> for HourCounts {
     }
 }
 
-impl From<&Account> for Counts {
+impl From<&Account> for Balance {
     fn from(account: &Account) -> Self {
-        Self {
-            matched: account.matched,
-            redriven: account.redriven,
-            delivered: account.delivered,
-            dead_lettered: (&account.dead_lettered).into(),
-            dropped: (&account.dropped).into(),
-            waiting: account.waiting,
-            difference: account.difference(),
-            latency: (&account.latencies).into(),
-        }
-    }
-}
-
-impl From<&BTreeMap<String, u64>> for ReasonCounts {
-    fn from(by_reason: &BTreeMap<String, u64>) -> Self {
-        Self { total: total(by_reason), by_reason: by_reason.clone() }
+        let (waiting, difference) = (account.waiting, account.difference());
+        Self { counts: account.into(), waiting, difference }
     }
 }
 

@@ -130,8 +130,8 @@ impl Audit {
                 );
             }
         }
-        if !self.without_log.is_empty() {
-            let _ = writeln!(text, "no log group of {}: {NO_LOG}", self.without_log.join(", "));
+        for left_out in &self.left_out {
+            let _ = writeln!(text, "{left_out}");
         }
         match self.ended_since() {
             0 => {}
@@ -143,9 +143,6 @@ impl Audit {
                     self.until
                 );
             }
-        }
-        if let Err(reason) = &self.kept {
-            let _ = writeln!(text, "how long the log groups keep lines is not known: {reason}");
         }
         if self.is_cut() {
             let (since, asked) = (self.since, self.asked);
@@ -228,17 +225,13 @@ const FILTERED: &str = "\
 FILTERED: events of the topic that the event subscription did not match, by its filter or because it
   was not there. `gridpost subscription test` and `gridpost explain --event FILE` say why.";
 
-const NO_LOG: &str = "\
-taken for one that has never run and has counted nothing, as a function that
-  a deployment of an earlier version does not have. If it has run, its counts are not in this ledger.";
-
 const PARTIAL: &str = "\
 more waits than was counted for this look, so nothing is called missing, and \"waiting\"
   is less than there is. `gridpost audit` counts all of it; --topic and --subscription narrow it.";
 
 const CUT: &str = "\
-the log groups keep less (Terraform variable
-  log_retention_days): nothing is known of events published before";
+the journal keeps less (on AWS as long as the Terraform
+  variable log_retention_days says): nothing is known of events published before";
 
 const LOST: &str = "\
 dropped. There is no dead letter to send again: the event subscription had no dead-letter
@@ -254,7 +247,6 @@ const MISSING: &str = "\
 without a known end, and the queues hold too few messages for them. What it can be:
   - a function killed between the end of a delivery and the write of its counts: look for
     `Task timed out`, `signal: killed` and `Runtime exited` in the functions' logs of that hour
-  - log groups that keep less than the time asked for (Terraform variable log_retention_days)
   - deliveries parked before their first attempt, messages in the poison queue, and messages that
     lay in a queue for 14 days
   - if it is none of these, it is a loss, which must not happen: please report it with --json";

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use gridpost_api::subscription::Destination;
+use gridpost_api::{journal::JournalQuery, subscription::Destination};
 use gridpost_core::ledger::{Account, Ledger};
 use gridpost_core::publish::fan_out::PIECE_DELIVERIES_MAX;
 use gridpost_core::subscription::{Batching, SubscriptionKey};
@@ -116,9 +116,7 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 pub struct Audit {
     pub asked: Timestamp,
-    /// The first hour that the log groups still hold whole, or why that is not known.
-    pub kept: Result<Timestamp, String>,
-    /// Events published since then: the later of both.
+    /// Events published since then: later than was asked where the journal keeps less.
     pub since: Timestamp,
     pub until: Timestamp,
     /// Counts before the cut-off, with what waits.
@@ -134,10 +132,11 @@ pub struct Audit {
     pub waiting: u64,
     /// Most events that a delivery carries, by event subscription as it is now.
     pub batches: BTreeMap<SubscriptionKey, u64>,
-    /// Event subscriptions that were changed in the audit's time: their deliveries may be larger than that.
+    /// Event subscriptions that may have been changed in the audit's time: their deliveries may be larger than
+    /// that.
     pub changed: BTreeSet<SubscriptionKey>,
-    /// Functions that have no log group: none that has run.
-    pub without_log: Vec<&'static str>,
+    /// What the journal's answer leaves out, in words.
+    pub left_out: Vec<String>,
     /// Event subscriptions of which more waits than was counted: nothing of theirs is called missing.
     pub partial: BTreeSet<SubscriptionKey>,
     /// Whether all parked deliveries were read, where they were; otherwise nothing is called missing.
@@ -145,16 +144,22 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Adds a line of a function's log that was written then, in milliseconds.
-    pub fn take(&mut self, at_ms: i64, line: &str) {
-        let ledger = if at_ms >= self.states_read_at.as_millis() {
-            &mut self.later
-        } else if at_ms >= self.until.as_millis() {
-            &mut self.after
-        } else {
-            &mut self.ledger
-        };
-        ledger.read(line, self.since);
+    /// Adds the answer of the journal, whose periods end at the cut-off, when the states had been read, and
+    /// later.
+    pub(super) fn add(&mut self, answer: JournalQuery) {
+        let begins = answer.begins.map(|begins| first_whole_hour(begins.0));
+        self.since = begins.map_or(self.asked, |begins| begins.max(self.asked));
+        let since = self.since;
+        let own = [&mut self.ledger, &mut self.after, &mut self.later];
+        for (ledger, counted) in own.into_iter().zip(answer.ledgers(2)) {
+            ledger.intakes.extend(counted.intakes);
+            for (cell, account) in &counted.accounts {
+                ledger.accounts.entry(cell.clone()).or_default().add(account);
+            }
+            ledger.accounts.retain(|(_, hour), _| *hour >= since);
+            ledger.intakes.retain(|(_, hour), _| *hour >= since);
+        }
+        self.left_out = answer.leaves_out;
     }
 
     /// Every account, judged, by event subscription and hour.
@@ -231,7 +236,7 @@ impl Audit {
         most.unwrap_or(u64::from(Batching::MAX_EVENTS_LIMIT)).max(1)
     }
 
-    /// Whether all that waits was counted, and all the time that was asked for is in the logs.
+    /// Whether all that waits was counted, and all the time that was asked for is in the journal.
     pub fn is_complete(&self) -> bool {
         self.has_all_that_waits() && !self.is_cut()
     }
@@ -240,7 +245,7 @@ impl Audit {
         self.partial.is_empty() && self.parked_is_whole
     }
 
-    /// Whether the log groups keep less than was asked for.
+    /// Whether the journal keeps less than was asked for.
     pub(super) fn is_cut(&self) -> bool {
         self.asked < self.since
     }
@@ -283,6 +288,12 @@ impl Audit {
     fn sum(&self, of: impl Fn(Standing) -> u64) -> u64 {
         self.cells().iter().map(|cell| of(cell.standing)).fold(0, u64::saturating_add)
     }
+}
+
+/// Returns the first hour that is whole from its beginning.
+fn first_whole_hour(begins: Timestamp) -> Timestamp {
+    const HOUR_MS: i64 = 3_600_000;
+    Timestamp::from_millis(begins.as_millis().saturating_add(HOUR_MS - 1)).hour()
 }
 
 /// How many events began in an account, and how many ended.

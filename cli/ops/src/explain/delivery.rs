@@ -1,5 +1,5 @@
 //! A delivery that carries the event. If its events went different ways, its state is that of the events that
-//! were left; the log lines that name the event are about that event.
+//! were left; the journal's entries that name the event are about that event.
 
 use gridpost_api::delivery::{
     DeliveryShown,
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{attempt_lines::AttemptLine, delivery};
 
-/// A delivery with the log lines that name the event.
+/// A delivery with the entries that name the event.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventDelivery {
@@ -56,7 +56,7 @@ impl EventDelivery {
         let mut text = format!("delivery {}{}", self.id, describe_lines(&self.log));
         if self.log.iter().all(|line| line.is_end() && line.attempts.unwrap_or(0) == 0) {
             text.push_str(
-                "\n  no attempt of it is in the logs: it waited behind its endpoint until it ended",
+                "\n  no attempt of it is known: it waited behind its endpoint until it ended",
             );
         }
         text
@@ -69,8 +69,8 @@ impl EventDelivery {
             Some(Ended | Ending) => "this event ended undelivered",
             Some(Waiting) => "this event waits",
             None => {
-                "the log does not say what became of this event at last (a line names 100 events at most, and \
-                 takes some seconds until it is found)"
+                "the journal does not say what became of this event at last (an entry names 100 events at \
+                 most, and takes some seconds until it is found)"
             }
         };
         format!(
@@ -115,7 +115,7 @@ fn is_divided(state: &DeliveryShown, log: &[AttemptLine]) -> bool {
             line.is_success() && (delivery.status != Delivered || is_counted)
         }
     };
-    has_parts || log.iter().any(|line| is_early(line) || differs(line.events, delivery.events))
+    has_parts || log.iter().any(|line| is_early(line) || line.events != delivery.events)
 }
 
 /// Returns the status of the event by its own lines.
@@ -126,7 +126,7 @@ fn logged_standing(state: Option<&DeliveryShown>, log: &[AttemptLine]) -> Option
     // Its events only become fewer: as many as in that line are the same ones.
     let attempt = log.iter().rfind(|line| line.is_attempt())?;
     let state = &state?.delivery;
-    (attempt.events == Some(state.events)).then_some(state.status)
+    (attempt.events == state.events).then_some(state.status)
 }
 
 fn describe_lines<'a>(lines: impl IntoIterator<Item = &'a AttemptLine>) -> String {

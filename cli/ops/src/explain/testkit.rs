@@ -10,6 +10,7 @@ impl Explanation {
             id: "e-1".to_owned(),
             topic: "orders".to_owned(),
             since: TimeSpan::minutes(1_440),
+            max_dollars: None,
         };
         Self { question, notes: vec![note.to_owned()], ..Self::default() }
     }

@@ -24,26 +24,49 @@ fn verdicts(verdicts: Value) -> Vec<ExplainedSubscription> {
 }
 
 fn arguments() -> Question {
-    Question { id: "e-1".to_owned(), topic: "orders".to_owned(), since: TimeSpan::minutes(1_440) }
+    Question {
+        id: "e-1".to_owned(),
+        topic: "orders".to_owned(),
+        ..Explanation::noting("").question
+    }
 }
 
-fn line(whose: &str, delivery: &str, ids: &str) -> AttemptLine {
-    let line = json!({"message": "attempt failed", "timestamp": "T", "subscription": whose,
-        "delivery.id": delivery, "event_ids": ids, "outcome": "Busy", "status": 503});
-    AttemptLine { id: "1".to_owned(), at_ms: 1, ..read(line) }
+fn line(patch: &Value) -> AttemptLine {
+    read::<JournalEntry>(documents::journal_entry(patch)).into()
 }
 
-#[test]
-fn lines_of_other_events_and_topics_are_left_out() {
-    let lines = vec![
-        line("orders/billing", "d-1", "[\"e-1\",\"e-2\"]"),
-        line("orders/billing", "d-1", "[\"e-1\",\"e-2\"]"),
-        line("orders/billing", "d-2", "[\"e-10\"]"),
-        line("clouds/billing", "d-3", "[\"e-1\"]"),
+/// An answer about two deliveries, the newest entry first; one has a state.
+#[tokio::test]
+async fn deliveries_are_found_by_the_journal() {
+    let entry = |delivery: u128, patch: &Value| {
+        let mut entry = documents::journal_entry(patch);
+        entry["deliveryId"] = json!(uuid::Uuid::from_u128(delivery));
+        entry
+    };
+    let entries = [
+        entry(2, &json!({"kind": "Ending", "time": "2026-01-01T00:00:03Z", "reason": "R"})),
+        entry(1, &json!({"kind": "Success", "time": "2026-01-01T00:00:02Z"})),
+        entry(1, &json!({"time": "2026-01-01T00:00:01Z"})),
     ];
-    let found = by_delivery(&arguments(), lines);
-    let found: Vec<_> = found.iter().map(|(key, lines)| (key.1.as_str(), lines.len())).collect();
-    assert_eq!(found, [("d-1", 2)]);
+    let state = documents::delivery(&json!({"status": "Waiting", "attempts": []}));
+    let at = "GET /topics/orders/eventSubscriptions/one/deliveries/";
+    let [first, second] = [1, 2].map(|id| format!("{at}{}", uuid::Uuid::from_u128(id)));
+    let api = FakeApi::answering(&[(&first, 404, json!({})), (&second, 200, state)]).await;
+    let manage = ManageApi::connect(&api.url()).await.expect("a client");
+    let entries = entries.map(read::<JournalEntry>).to_vec();
+    let found = read_deliveries(&manage, &arguments(), entries).await.expect("found");
+    let found: Vec<_> = found
+        .iter()
+        .map(|one| {
+            (one.state.is_some(), one.log.iter().map(|line| line.message).collect::<Vec<_>>())
+        })
+        .collect();
+    let ended = "ended undelivered, goes to its dead-letter destination";
+    let want = [(false, vec!["attempt failed", "attempt succeeded"]), (true, vec![ended])];
+    assert_eq!(found, want);
+    let asked = arguments().of_the_journal(Timestamp::from_millis(0));
+    let want = json!({"attempts": {"topic": "orders", "eventId": "e-1", "from": "1970-01-01T00:00:00.000Z"}});
+    assert_eq!(json!(asked), want);
 }
 
 #[test]
@@ -62,7 +85,7 @@ fn an_id_is_read_where_an_event_has_one() {
 
 #[test]
 fn what_is_known_is_told() {
-    let log = vec![line("orders/billing", "d-1", "[\"e-1\"]")];
+    let log = vec![line(&json!({}))];
     let delivery =
         |id: &str, state, log| EventDelivery::new(id.to_owned(), "billing".to_owned(), state, log);
     let filter = json!({"subjectBeginsWith": "bank/", "subjectEndsWith": "",
@@ -84,9 +107,10 @@ fn what_is_known_is_told() {
     };
     let text = told.text();
     for part in [
-        "logged:  billing",
-        "No log entries for:           audit\n  audit: subjectBeginsWith \"bank/\"\n",
-        "delivery d-1\n  T  Busy (503)",
+        "by the journal:  billing",
+        "No attempts known for:    audit\n  audit: subjectBeginsWith \"bank/\"\n",
+        "a filter may not have wanted the event",
+        "delivery d-1\n  2026-01-01T00:00:00.000Z  Busy (503)",
         "audit: attempts nothing until 2026-01-01T00:00:00.000Z (Probation, Busy)",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
@@ -95,12 +119,11 @@ fn what_is_known_is_told() {
     told.given_event_id = Some("e-2".to_owned());
     assert!(told.text().contains("! the event that was given has the id e-2: "), "another event");
     let state = documents::delivery(&json!({"status": "Ended", "attempts": []}));
-    let end =
-        json!({"message": "events dropped", "timestamp": "E", "reason": "R", "delivery.id": "d"});
-    let log = [log, vec![AttemptLine { id: "2".to_owned(), at_ms: 2, ..read(end) }]].concat();
+    let end = line(&json!({"kind": "Dropped", "reason": "R", "outcome": null}));
+    let log = [log, vec![end]].concat();
     told.deliveries = vec![delivery("d-1", Some(read(state.clone())), log)];
     let text = told.text();
-    let want = format!("1 event published at {TIME}\n  E  LOST FOR GOOD, dropped for R");
+    let want = format!("1 event published at {TIME}\n  {TIME}  LOST FOR GOOD, dropped for R");
     assert!(text.contains(&want), "{text}");
     assert!(told.outcome().is_ok());
     told.deliveries.push(delivery("d-2", Some(read(state)), Vec::new()));
@@ -122,17 +145,19 @@ fn what_is_known_is_told() {
     let nothing = told.outcome().expect_err("nothing is known");
     assert!(nothing.is::<Unfinished>(), "neither done nor failed");
     let nothing = nothing.to_string();
-    for (logs_successes, is_blamed) in [(true, false), (false, true)] {
-        told.logs_successes = logs_successes;
-        let error = told.outcome().expect_err("nothing is known");
-        let texts = [error.to_string(), told.text()];
-        let blames = |text: &String| text.contains("log_successful_attempts");
-        assert_eq!(texts.each_ref().map(blames), [is_blamed; 2], "{texts:?}");
-    }
-    for part in
-        ["nothing is known of an event `e-1` of topic orders", "first attempt", "--event FILE"]
-    {
+    for part in [
+        "nothing is known of an event `e-1` of topic orders",
+        "wanted by no filter",
+        "--event FILE",
+    ] {
         assert!(nothing.contains(part), "{part} is not in {nothing}");
+    }
+    let left_out = "successes at the first attempt are not logged here";
+    told.left_out = vec![left_out.to_owned()];
+    let error = told.outcome().expect_err("nothing is known");
+    assert!(error.is::<Unfinished>());
+    for text in [error.to_string(), told.text()] {
+        assert!(text.contains(left_out) && !text.contains("nothing is known"), "{text}");
     }
     told.verdicts = verdicts;
     let text = told.text();
@@ -235,31 +260,20 @@ fn what_a_pause_holds_is_told_as_held_and_not_as_unknown() {
     }
 }
 
-/// A line that names the event, at that time.
-fn logged(at_ms: i64, mut line: Value) -> AttemptLine {
-    line["timestamp"] = json!(format!("T{at_ms}"));
-    line["delivery.id"] = json!(ID);
-    AttemptLine { id: at_ms.to_string(), at_ms, ..read(line) }
+fn failed(events: u64) -> AttemptLine {
+    line(&json!({"due": TIME, "events": events}))
 }
 
-fn failed(at_ms: i64, events: u64) -> AttemptLine {
-    let line = json!({"message": "attempt failed", "outcome": "Busy", "decision": "Retry",
-        "due": "D", "events": events});
-    logged(at_ms, line)
-}
-
-fn delivered(at_ms: i64, attempt: u64) -> AttemptLine {
-    let line = json!({"message": "attempt succeeded", "outcome": "Delivered", "status": 200,
-        "decision": "Delivered", "events": 1, "attempt": attempt});
-    logged(at_ms, line)
+fn delivered(attempt: u64) -> AttemptLine {
+    line(
+        &json!({"kind": "Success", "outcome": "Delivered", "httpStatusCode": 200, "attempt": attempt}),
+    )
 }
 
 /// The end of that many events after that many attempts.
-fn ended(at_ms: i64, events: u64, attempts: u64) -> AttemptLine {
-    let line = json!({"message": "ended undelivered, goes to its dead-letter destination",
-        "outcome": "EventRejected", "status": 200, "reason": "RejectedByEndpoint",
-        "events": events, "attempts": attempts});
-    logged(at_ms, line)
+fn ended(events: u64, attempts: u64) -> AttemptLine {
+    line(&json!({"kind": "Ending", "outcome": "EventRejected", "httpStatusCode": 200,
+        "reason": "RejectedByEndpoint", "events": events, "attempt": attempts}))
 }
 
 fn in_state(
@@ -290,27 +304,27 @@ fn an_event_stands_where_its_own_lines_say() {
     // (the delivery's status, its events and attempts, those, the event's lines,
     // whether the events went different ways, the event's status)
     let table: [(_, _, _, &[AttemptLine], _, _); 16] = [
-        ("Waiting", (8, 1), &whole, &[failed(1, 8)], false, Some(Waiting)),
-        ("Delivered", (8, 1), &whole, &[failed(1, 8)], false, Some(Delivered)),
-        ("Ended", (8, 2), &whole, &[failed(1, 8), ended(2, 8, 2)], false, Some(Ended)),
-        ("Delivered", (1, 1), &whole, &[failed(1, 1), delivered(2, 2)], false, Some(Delivered)),
+        ("Waiting", (8, 1), &whole, &[failed(8)], false, Some(Waiting)),
+        ("Delivered", (8, 1), &whole, &[failed(8)], false, Some(Delivered)),
+        ("Ended", (8, 2), &whole, &[failed(8), ended(8, 2)], false, Some(Ended)),
+        ("Delivered", (1, 1), &whole, &[failed(1), delivered(2)], false, Some(Delivered)),
         // All parts of its batch failed alike; a batch of deliveries of one event each was split.
-        ("Waiting", (8, 2), &alike, &[failed(1, 8)], false, Some(Waiting)),
-        ("Ended", (1, 2), &shared, &[ended(2, 1, 2)], false, Some(Ended)),
+        ("Waiting", (8, 2), &alike, &[failed(8)], false, Some(Waiting)),
+        ("Ended", (1, 2), &shared, &[ended(1, 2)], false, Some(Ended)),
         // It was delivered before the others, which ended, go on, or were delivered later.
-        ("Ended", (1, 1), &whole, &[delivered(1, 1)], true, Some(Delivered)),
-        ("Waiting", (1, 1), &whole, &[failed(1, 8), delivered(2, 2)], true, Some(Delivered)),
-        ("Delivered", (1, 1), &whole, &[delivered(1, 1)], true, Some(Delivered)),
+        ("Ended", (1, 1), &whole, &[delivered(1)], true, Some(Delivered)),
+        ("Waiting", (1, 1), &whole, &[failed(8), delivered(2)], true, Some(Delivered)),
+        ("Delivered", (1, 1), &whole, &[delivered(1)], true, Some(Delivered)),
         // It ended before the others, which were delivered, go on, or ended later.
-        ("Delivered", (1, 1), &whole, &[ended(1, 1, 1)], true, Some(Ended)),
-        ("Waiting", (1, 1), &whole, &[ended(1, 1, 1)], true, Some(Ended)),
-        ("Ended", (1, 4), &whole, &[ended(1, 1, 1)], true, Some(Ended)),
+        ("Delivered", (1, 1), &whole, &[ended(1, 1)], true, Some(Ended)),
+        ("Waiting", (1, 1), &whole, &[ended(1, 1)], true, Some(Ended)),
+        ("Ended", (1, 4), &whole, &[ended(1, 1)], true, Some(Ended)),
         // Another one ended before it.
-        ("Delivered", (1, 2), &whole, &[failed(1, 8), delivered(2, 3)], true, Some(Delivered)),
-        ("Waiting", (2, 2), &whole, &[failed(1, 8), failed(2, 2)], true, Some(Waiting)),
-        ("Ended", (1, 4), &part, &[failed(1, 1), ended(2, 1, 4)], true, Some(Ended)),
+        ("Delivered", (1, 2), &whole, &[failed(8), delivered(3)], true, Some(Delivered)),
+        ("Waiting", (2, 2), &whole, &[failed(8), failed(2)], true, Some(Waiting)),
+        ("Ended", (1, 4), &part, &[failed(1), ended(1, 4)], true, Some(Ended)),
         // Its end is in no line that was found.
-        ("Ended", (1, 4), &part, &[failed(1, 8)], true, None),
+        ("Ended", (1, 4), &part, &[failed(8)], true, None),
     ];
     for (status, numbers, attempts, lines, is_divided, want) in table {
         let found = in_state(status, numbers, attempts, lines);
@@ -322,10 +336,10 @@ fn an_event_stands_where_its_own_lines_say() {
 fn an_event_that_went_its_own_way_is_told_by_its_own_lines() {
     let attempts = json!([{"attempt": 2, "outcome": "Delivered", "httpStatusCode": 200}]);
     let mut told = Explanation::noting("");
-    told.deliveries = vec![in_state("Delivered", (1, 1), &attempts, &[ended(1, 1, 1)])];
+    told.deliveries = vec![in_state("Delivered", (1, 1), &attempts, &[ended(1, 1)])];
     let text = told.text();
     let own = "billing: delivery 00000000-0000-0000-0000-000000000001, whose events went different ways: this event ended undelivered\n  \
-               T1  to its dead-letter destination for RejectedByEndpoint (last attempt: EventRejected, \
+               2026-01-01T00:00:00.000Z  to its dead-letter destination for RejectedByEndpoint (last attempt: EventRejected, \
                200)\nwhat was left of that delivery";
     assert!(text.contains(own), "{text}");
     let of_others = format!(
@@ -338,10 +352,15 @@ fn an_event_that_went_its_own_way_is_told_by_its_own_lines() {
         (&json!(true), &json!("Ended"))
     );
 
-    told.deliveries = vec![in_state("Ended", (1, 2), &attempts, &[failed(1, 8)])];
+    told.deliveries = vec![in_state("Ended", (1, 2), &attempts, &[failed(8)])];
     let text = told.text();
-    assert!(text.contains("the log does not say what became of this event"), "{text}");
-    assert!(text.contains("\n  T1  Busy; again at D\nwhat was left"), "{text}");
+    assert!(text.contains("the journal does not say what became of this event"), "{text}");
+    assert!(
+        text.contains(&format!(
+            "\n  {TIME}  Busy (503) after 41 ms; again at {TIME}\nwhat was left"
+        )),
+        "{text}"
+    );
     // What ended in that delivery was another event: what follows need not be a redrive.
     let mut next = in_state("Waiting", (1, 1), &attempts, &[]);
     next.id = "d-2".to_owned();
@@ -350,7 +369,7 @@ fn an_event_that_went_its_own_way_is_told_by_its_own_lines() {
 
     // Without a state: one that was attempted has not waited behind its endpoint until its end.
     for (attempts, has_waited) in [(0, true), (1, false)] {
-        let lines = [ended(1, 1, attempts)];
+        let lines = [ended(1, attempts)];
         let found = EventDelivery::new(ID.to_owned(), "a".to_owned(), None, lines.into());
         assert_eq!(
             found.describe().contains("waited behind its endpoint"),
@@ -361,7 +380,7 @@ fn an_event_that_went_its_own_way_is_told_by_its_own_lines() {
 }
 
 #[test]
-fn without_log_lines_every_dead_letter_folder_is_looked_into() {
+fn without_entries_every_dead_letter_folder_is_looked_into() {
     let subscriptions = [
         subscription("audit", &json!({"deadLetterDestination": null})),
         subscription(
@@ -419,7 +438,7 @@ async fn dead_letters_that_can_not_be_read_keep_nothing_of_the_others_back() {
 
     let told = Explanation::noting(note);
     let text = told.text();
-    for part in [format!("! {note}\n").as_str(), "No dead letter that can be read has the event"] {
+    for part in [format!("! {note}\n").as_str(), "No dead letter that can be read has it"] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
     assert_eq!(json!(told)["notes"], json!([note]));

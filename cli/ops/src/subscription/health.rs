@@ -6,6 +6,7 @@ use gridpost_api::{
     health::{
         EndpointState, Health, NamedHealth, NewEvents, SlowEndpoint, WaitCause, WaitingDeliveries,
     },
+    journal::{ReasonCounts, latency::LatencyDocument},
     schema::List,
     subscription::EventSubscription,
 };
@@ -13,13 +14,10 @@ use gridpost_core::{ledger::Account, subscription::SubscriptionKey, time::Timest
 use serde::Serialize;
 
 use crate::{
-    audit::{
-        document::{ReasonCounts, total},
-        logs,
-    },
+    audit::{counted, document::total},
     given::TimeSpan,
-    latency::{self, LatencyDocument},
-    lookup,
+    journal::Journal,
+    latency, lookup,
     manage_api::ManageApi,
     output::{self, or_dash},
     target::Target,
@@ -151,8 +149,15 @@ pub async fn add_counts(
     all: &mut [Report],
     target: &Target,
     since: TimeSpan,
+    max_dollars: Option<f64>,
 ) -> anyhow::Result<()> {
-    let ledger = logs::ended(target, since).await?;
+    let mut journal = Journal::connect(target, max_dollars).await?;
+    // Of one event subscription, its topic's ledger is enough.
+    let topic = match &all[..] {
+        [only] => Some(only.topic.clone()),
+        _ => None,
+    };
+    let ledger = counted(&mut journal, target, topic.as_deref(), since).await?;
     let totals = ledger.totals();
     for one in all {
         let key = SubscriptionKey { topic: one.topic.clone(), name: one.name.clone() };

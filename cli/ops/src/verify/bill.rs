@@ -9,11 +9,11 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use crate::{
-    audit::logs::{group, lines_between},
     aws_api::{AwsApi, Service},
     clock,
     cost::{self, Measured, Mix, Prices},
     target::Target,
+    verify::logs::each_report,
 };
 
 /// Until when lines can't be found yet after they were written.
@@ -109,7 +109,7 @@ async fn runs(logs: &AwsApi, target: &Target, function: &str, span: &Span) -> an
         runs.take(line);
         runs.count <= most
     };
-    lines_between(logs, &group(target, function), time, "REPORT", take).await?;
+    each_report(logs, target, function, time, take).await?;
     ensure!(
         runs.count <= most,
         "{function} ran more than {most} times for {} events: something else was delivered meanwhile",

@@ -148,11 +148,11 @@ pub fn fanned_out(seen: &[Received], names: &[String], ids: &[String]) -> Result
 
 /// Receives of a hidden message by its second attempt if each visibility timeout was kept; SQS may hand out
 /// a message twice now and then.
-const RECEIVES: u64 = 2;
+const RECEIVES: u32 = 2;
 
 /// Checks that visibility timeouts were kept, by how often the message had been received when its third
 /// attempt was made: in a retry queue, received for the second and for the third attempt.
-pub fn kept_hidden(receives: u64) -> Result<String, String> {
+pub fn kept_hidden(receives: u32) -> Result<String, String> {
     if receives <= RECEIVES + 1 {
         return Ok(format!(
             "the hidden message had been received {receives} times by its third attempt"
@@ -166,7 +166,7 @@ pub fn kept_hidden(receives: u64) -> Result<String, String> {
 
 /// Judges visibility timeouts by the third attempt: by the platform, and how often the message had been
 /// received by then, as far as dispatch's log says.
-pub fn visibility(platform: Platform, receives: Result<Option<u64>, String>) -> Verdict {
+pub fn visibility(platform: Platform, receives: Result<Option<u32>, String>) -> Verdict {
     const IN_TIME: &str =
         "its third attempt came when the visibility timeout was over, not after the queue's own";
     let seen = match (&receives, platform) {

@@ -26,7 +26,6 @@ fn audit(counts: &[(&str, u64, u64)], queues: Result<Queues, String>) -> Audit {
     let [after, later] = [Ledger::default(), Ledger::default()];
     Audit {
         asked: HOUR,
-        kept: Ok(HOUR),
         since: HOUR,
         until: LATER,
         ledger,
@@ -37,20 +36,20 @@ fn audit(counts: &[(&str, u64, u64)], queues: Result<Queues, String>) -> Audit {
         waiting: 0,
         batches,
         changed: Default::default(),
-        without_log: Vec::new(),
+        left_out: Vec::new(),
         partial: Default::default(),
         parked_is_whole: true,
     }
 }
 
 #[test]
-fn functions_without_a_log_are_named() {
+fn what_the_journal_leaves_out_is_told() {
     let balanced = audit(&[("a", 10, 10)], Ok(Queues::default()));
-    assert!(!balanced.text().contains("no log group"));
-    assert_eq!(document(&balanced)["functionsWithoutLog"], json!([]));
-    let audit = Audit { without_log: vec!["redrive"], ..balanced };
-    assert!(audit.text().contains("no log group of redrive: "), "{}", audit.text());
-    assert_eq!(document(&audit)["functionsWithoutLog"], json!(["redrive"]));
+    assert_eq!(document(&balanced)["leavesOut"], json!([]));
+    let audit = Audit { left_out: vec!["redrive has no log".to_owned()], ..balanced };
+    assert!(audit.text().contains("\nredrive has no log\n"), "{}", audit.text());
+    assert_eq!(document(&audit)["leavesOut"], json!(["redrive has no log"]));
+    assert_eq!(document(&audit)["functionsWithoutLog"], json!([]));
     assert!(audit.balances());
 }
 
@@ -66,19 +65,16 @@ fn more_ends_than_events_are_told_and_are_no_loss() {
 }
 
 #[test]
-fn what_the_logs_do_not_hold_any_more_is_no_all_clear() {
+fn what_the_journal_does_not_keep_any_more_is_no_all_clear() {
     let whole = audit(&[("a", 10, 10)], Ok(Queues::default()));
     assert!(whole.text().contains(BALANCES) && !whole.text().contains("PARTIAL"));
     let earlier = Timestamp::from_millis(HOUR.as_millis() - 1);
-    let cut = Audit { asked: earlier, ..whole.clone() };
+    let cut = Audit { asked: earlier, ..whole };
     let text = cut.text();
     let told = format!("nothing is known of events published before {HOUR}");
     assert!(text.contains("PARTIAL: asked since") && text.contains(&told), "{text}");
     assert!(!text.contains(BALANCES) && !text.contains("more waits"), "{text}");
     assert_eq!(document(&cut)["isComplete"], false);
-    let unknown = Audit { kept: Err("no permission".to_owned()), ..whole };
-    let text = unknown.text();
-    assert!(text.contains("keep lines is not known: no permission"), "{text}");
 }
 
 /// Of `a` more waits than was counted: that may be what has no end. Of `b` nothing more waits.

@@ -13,7 +13,6 @@ fn audit(account: Account, queues: Result<Queues, String>, waiting: u64, batch: 
     let [after, later] = [Ledger::default(), Ledger::default()];
     Audit {
         asked: closed_hour(0),
-        kept: Ok(closed_hour(0)),
         since: closed_hour(0),
         until: CUT_OFF,
         ledger,
@@ -24,7 +23,7 @@ fn audit(account: Account, queues: Result<Queues, String>, waiting: u64, batch: 
         waiting,
         batches,
         changed: BTreeSet::new(),
-        without_log: Vec::new(),
+        left_out: Vec::new(),
         partial: Default::default(),
         parked_is_whole: true,
     }
@@ -203,5 +202,17 @@ fn twenty_planted_losses_are_found() {
             _ => None,
         });
         assert_eq!(found, fixture.planted(), "seed {seed}, {kind:?}\n{}", audit.text());
+    }
+}
+
+#[test]
+fn an_hour_is_whole_from_its_beginning_on() {
+    let at = |text: &str| Timestamp::parse_rfc_3339(text).expect("a time");
+    for (begins, want) in [
+        ("2026-11-20T08:00:00Z", "2026-11-20T08:00:00Z"),
+        ("2026-11-20T08:00:00.001Z", "2026-11-20T09:00:00Z"),
+        ("2026-11-20T08:59:59Z", "2026-11-20T09:00:00Z"),
+    ] {
+        assert_eq!(first_whole_hour(at(begins)), at(want), "{begins}");
     }
 }

@@ -6,18 +6,19 @@ use anyhow::{Context, anyhow, bail, ensure};
 use gridpost_api::{
     dead_letter::{DeadLetter, DeadLetterContent, DeadLetterRecord},
     delivery::DeliveryStatus,
+    journal::query::{AttemptsQuery, JournalQueryInput},
     redrive::Redrive,
     requests::{PurgeDeadLettersInput, RedriveInput, RedriveTarget},
     subscription::{Bucket, DeadLetterDestination, EventSubscriptionSettings, RetryPolicy},
 };
-use gridpost_core::delivery::redrive::JobStatus;
+use gridpost_core::{delivery::redrive::JobStatus, time::Timestamp};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use super::{ARRIVED_MAX, Shown, Trial, between};
 use crate::{
-    attempt_lines::AttemptLog,
     clock,
+    journal::Journal,
     verify::{
         judge::{Received, SLACK, attempts, of, on_time, visibility},
         probe_topic::REFUSED,
@@ -26,7 +27,7 @@ use crate::{
     },
 };
 
-/// How long to look for the line of an attempt in dispatch's log: CloudWatch has it some seconds later.
+/// How long to look for the entry of an attempt: the journal may have it some seconds later.
 const LOGGED_MAX: Duration = Duration::from_secs(60);
 
 /// How long a dead letter may take by the deployment's clock: `dead_letter_delay_seconds` is 300 by
@@ -38,7 +39,7 @@ const WORK_MAX: Duration = Duration::from_secs(30);
 
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// The pause between two reads of a log: CloudWatch allows five in a second for a whole account.
+/// The pause between two questions to the journal.
 const READ_AGAIN: Duration = Duration::from_secs(3);
 
 /// A redrive leaves dead letters of its last two seconds to the next one.
@@ -50,13 +51,13 @@ const MENDED: &str = "mended";
 impl Trial<'_> {
     /// A failing webhook sees the schedule; then, if wanted, how often its message was received.
     pub(super) async fn retry(&self, with_visibility: bool) -> Vec<StepResult> {
-        let since = self.target.now().await.map(|now| now.as_millis());
+        let since = self.target.now().await;
         let retried = self.attempt(Step::Retry, self.attempts_are_on_time()).await;
         let mut results = Vec::new();
         if with_visibility {
             let verdict = match (&retried.verdict, since) {
-                (Verdict::Shown { .. }, Ok(since_ms)) => {
-                    let receives = self.receives(since_ms).await;
+                (Verdict::Shown { .. }, Ok(since)) => {
+                    let receives = self.receives(since).await;
                     let receives = receives.map_err(|error| format!("{error:#}"));
                     visibility(self.setup.environment.platform, receives)
                 }
@@ -85,16 +86,20 @@ impl Trial<'_> {
         Ok(vec![line])
     }
 
-    /// Reads in dispatch's log how often the message had been received when its third attempt was made.
-    async fn receives(&self, since_ms: i64) -> anyhow::Result<Option<u64>> {
-        let log = AttemptLog::connect(self.target).await?;
-        let id = self.id(Step::Retry, 0);
+    /// Asks the journal how often the message had been received when its third attempt was made.
+    async fn receives(&self, since: Timestamp) -> anyhow::Result<Option<u32>> {
+        let mut journal = Journal::connect(self.target, None).await?;
+        let attempts = AttemptsQuery {
+            event_id: Some(self.id(Step::Retry, 0)),
+            from: Some(since.into()),
+            failed: Some(true),
+            ..AttemptsQuery::default()
+        };
+        let question = JournalQueryInput { attempts: Some(attempts), ..Default::default() };
         let give_up = Instant::now() + LOGGED_MAX;
         loop {
-            let lines = log.read(since_ms, Some(&id)).await?;
-            let third = lines
-                .iter()
-                .find(|line| line.is_attempt() && line.has_event(&id) && line.attempt == Some(3));
+            let answer = journal.ask(question.clone(), usize::MAX).await?;
+            let third = answer.attempts.iter().flatten().find(|entry| entry.attempt == 3);
             if let Some(third) = third {
                 return Ok(third.receives);
             }

@@ -218,7 +218,6 @@ impl Fixture {
         let [ledger, after, later] = [(); 3].map(|()| Ledger::default());
         let mut audit = Audit {
             asked: closed_hour(0),
-            kept: Ok(closed_hour(0)),
             since: closed_hour(0),
             until: CUT_OFF,
             ledger,
@@ -229,12 +228,17 @@ impl Fixture {
             waiting: self.waiting_in_queues,
             batches: batches.into_iter().collect(),
             changed: BTreeSet::new(),
-            without_log: Vec::new(),
+            left_out: Vec::new(),
             partial: Default::default(),
             parked_is_whole: true,
         };
         for (behind_ms, line) in &self.lines {
-            audit.take(CUT_OFF.as_millis() + behind_ms, line);
+            let ledger = match behind_ms {
+                ..0 => &mut audit.ledger,
+                0..3_000 => &mut audit.after,
+                _ => &mut audit.later,
+            };
+            ledger.read(line, audit.since);
         }
         for (key, hour, events) in &self.waiting {
             audit.ledger.wait(key, *hour, *events);
