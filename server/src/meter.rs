@@ -10,6 +10,7 @@ use gridpost_core::{
 use gridpost_embedded::JournalStore;
 use gridpost_ports::{Journal, Meter, PortError};
 use gridpost_runtime::telemetry::EmbeddedMeter;
+use uuid::Uuid;
 
 use crate::{counts::Counts, log::Log};
 
@@ -77,6 +78,10 @@ impl Journal for LogMeter {
     fn count_sent(&self, counts: &[Count]) {
         self.counted.count_sent(counts);
         self.journal.count_sent(counts);
+    }
+
+    async fn commit(&self, _: Uuid) -> Result<(), PortError> {
+        Ok(())
     }
 
     async fn write(&self, counts: Vec<Count>) -> Result<(), PortError> {

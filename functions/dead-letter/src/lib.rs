@@ -135,7 +135,11 @@ async fn take(context: &Context, ended: &Ended) -> Result<Option<Payload>> {
 /// is counted first, because nothing counts events that are already released.
 async fn release(context: &Context, delivery: Uuid) {
     context.meter.flush(context.clock.now());
-    let released = context.payloads.put(&claim::key(delivery), claim::ENDED.to_vec()).await;
+    let released = async {
+        context.journal.commit(delivery).await?;
+        context.payloads.put(&claim::key(delivery), claim::ENDED.to_vec()).await
+    };
+    let released = released.await;
     if let Err(error) = released {
         tracing::warn!(delivery.id = %delivery, error = %chain(&error), "a payload was not released");
     }

@@ -46,7 +46,11 @@ pub async fn release(context: &Context, delivery: &Delivery) {
         return;
     }
     context.meter.flush(context.clock.now());
-    let released = context.payloads.put(&claim::key(delivery.id), claim::ENDED.to_vec()).await;
+    let released = async {
+        context.journal.commit(delivery.id).await?;
+        context.payloads.put(&claim::key(delivery.id), claim::ENDED.to_vec()).await
+    };
+    let released = released.await;
     if let Err(error) = released {
         tracing::warn!(delivery.id = %delivery.id, error = %chain(&error), "failed to release a payload");
     }

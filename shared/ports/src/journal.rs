@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use gridpost_core::journal::{Answer, Count, Entry, EntryKind, Question};
 use tracing::field::display;
+use uuid::Uuid;
 
 use super::PortError;
 
@@ -28,6 +29,10 @@ pub trait Journal: Send + Sync {
 
     /// Writes counts that go with no message.
     async fn write(&self, counts: Vec<Count>) -> Result<(), PortError>;
+
+    /// Makes sure that what was noted about a delivery takes effect, before something that no store of
+    /// deliveries knows says that it has ended.
+    async fn commit(&self, delivery: Uuid) -> Result<(), PortError>;
 }
 
 /// Answers questions from the journal.

@@ -16,6 +16,7 @@ use tracing_subscriber::{
     layer::SubscriberExt,
     util::SubscriberInitExt,
 };
+use uuid::Uuid;
 
 use crate::config::{self, SettingError, default::NAMESPACE};
 use gridpost_core::{
@@ -148,6 +149,10 @@ impl Journal for EmbeddedMeter {
 
     fn count(&self, count: Count, _: Option<&str>) {
         self.count_sent(&[count]);
+    }
+
+    async fn commit(&self, _: Uuid) -> Result<(), PortError> {
+        Ok(())
     }
 
     async fn write(&self, counts: Vec<Count>) -> Result<(), PortError> {

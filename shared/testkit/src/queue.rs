@@ -25,6 +25,7 @@ use gridpost_core::{
         claim::{self, Payload},
         queue::{DELAY_S_MAX, POISON_RECEIVES, Queue},
     },
+    journal::Count,
     time::Timestamp,
 };
 use gridpost_ports::{Clock, Outgoing, PortError, Record};
@@ -346,10 +347,23 @@ impl Queues {
 
     /// Adds a message to a queue. Returns its id.
     fn put(&self, queue: Queue, body: String, group: &str, visible_at: Timestamp) -> u64 {
+        self.put_counting(queue, body, group, visible_at, Vec::new())
+    }
+
+    /// Puts a message. Only real queues take its counts.
+    fn put_counting(
+        &self,
+        queue: Queue,
+        body: String,
+        group: &str,
+        visible_at: Timestamp,
+        counts: Vec<Count>,
+    ) -> u64 {
         let now = self.clock.now();
         if let Some(real) = &self.real {
             let delay_s = u32::try_from(visible_at.since(now).as_secs()).unwrap_or(DELAY_S_MAX);
-            real.put(queue, body, group, delay_s);
+            let message = Outgoing::new(body, group.to_owned(), delay_s).counting(counts);
+            real.put(queue, message);
             self.changed[&queue].notify_one();
             return 0;
         }
@@ -469,7 +483,8 @@ impl Queues {
         }
         self.log(|log| log.sent.push((queue, message.clone())));
         self.trace(|| format!("send {queue} {}", message.group));
-        let id = self.put(queue, message.body, &message.group, visible_at);
+        let counts = message.counts;
+        let id = self.put_counting(queue, message.body, &message.group, visible_at, counts);
         if queue == Queue::Poison {
             self.note(id, Note::sent(message.group));
         }

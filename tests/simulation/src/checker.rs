@@ -11,6 +11,7 @@ mod batches;
 mod configuration;
 mod events;
 mod health;
+mod journal;
 mod ledger;
 mod load;
 mod matching;
@@ -90,6 +91,7 @@ pub fn check(remains: &Remains) -> Vec<String> {
     }
     records::check(&mut check);
     ledger::check(&mut check);
+    journal::check(&mut check);
     load::check(&mut check);
     promptness::check(&mut check);
     operated::check(&mut check);
@@ -119,6 +121,7 @@ pub fn check_at_any_speed(remains: &Remains) -> Vec<String> {
     operated::check_redrives(&mut check);
     repeats::check(&mut check);
     pauses::check_none_held(&mut check);
+    journal::check(&mut check);
     check.failures
 }
 

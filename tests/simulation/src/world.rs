@@ -4,6 +4,7 @@ mod configuration;
 mod copies;
 mod embedded;
 mod invoke;
+pub mod journal;
 mod mapping;
 mod meter;
 mod operators;
@@ -60,7 +61,10 @@ use gridpost_testkit::{
 };
 
 pub use self::embedded::Stores;
-use self::{embedded::EmbeddedStores, pool::Pools, process::Process, sources::Sources};
+use self::{
+    embedded::EmbeddedStores, journal::JournalRemains, pool::Pools, process::Process,
+    sources::Sources,
+};
 
 /// In a world that lasts longer than this, something waits for ever.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -111,6 +115,8 @@ pub struct Simulation {
 /// A finished world.
 pub struct Remains {
     pub history: History,
+    /// The journal of one machine.
+    pub journal: Option<JournalRemains>,
     /// Bodies that were still in a queue.
     pub in_queues: Vec<(Queue, String)>,
     pub parked: Vec<Uuid>,
@@ -304,7 +310,11 @@ impl Simulation {
             () = self.ended() => {}
             () = self.clock.sleep(LONGEST) => {}
         }
-        self.remains()
+        let journal = match &self.embedded {
+            Some(stores) => Some(JournalRemains::of(&*stores.journal(), self.clock).await),
+            None => None,
+        };
+        self.remains(journal)
     }
 
     fn mappings(&self) -> Vec<Mapping> {
@@ -419,7 +429,7 @@ impl Simulation {
         }
     }
 
-    fn remains(&self) -> Remains {
+    fn remains(&self, journal: Option<JournalRemains>) -> Remains {
         let jobs = self.tables.with_redrives(|jobs| jobs.values().cloned().collect());
         self.history().operated.jobs = jobs;
         let queues = self.mappings().into_iter().map(|mapping| mapping.queue);
@@ -431,6 +441,7 @@ impl Simulation {
         let hot_key_refusals = if as_dynamodb { partitions.refused() } else { 0 };
         drop(partitions);
         Remains {
+            journal,
             in_queues: in_queues.collect(),
             parked: self.tables.parked_ids(),
             states: self.tables.states(),

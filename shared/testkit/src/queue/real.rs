@@ -36,8 +36,7 @@ impl Real {
         self.deliveries.lock().expect("no panic while held").get(receipt).copied().flatten()
     }
 
-    pub(super) fn put(&self, queue: Queue, body: String, group: &str, delay_s: u32) {
-        let message = Outgoing::new(body, group.to_owned(), delay_s);
+    pub(super) fn put(&self, queue: Queue, message: Outgoing) {
         let answers = at_once(self.messages.send(queue, vec![message]));
         assert!(answers.iter().all(Result::is_ok), "{answers:?}");
     }

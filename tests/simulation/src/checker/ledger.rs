@@ -8,7 +8,10 @@
 use std::collections::BTreeMap;
 
 use gridpost_core::{
-    ledger::Account, retry::outcome::Outcome, subscription::SubscriptionKey, time::Timestamp,
+    ledger::{Account, Ledger},
+    retry::outcome::Outcome,
+    subscription::SubscriptionKey,
+    time::Timestamp,
 };
 use uuid::Uuid;
 
@@ -31,10 +34,18 @@ struct Bounds {
     most: Account,
 }
 
-/// Checks every account, and what was accepted.
+/// Checks every account, and what was accepted, as the functions have counted it and as the journal of one
+/// machine knows it.
 pub(super) fn check(check: &mut Check<'_>) {
-    intakes(check);
-    let ledger = &check.remains.history.ledger;
+    let remains = check.remains;
+    of_ledger(check, &remains.history.ledger);
+    if let Some(journal) = &remains.journal {
+        of_ledger(check, &journal.ledger);
+    }
+}
+
+fn of_ledger(check: &mut Check<'_>, ledger: &Ledger) {
+    intakes(check, ledger);
     let mut rows = bounds(check);
     for row in ledger.accounts.keys() {
         rows.entry(row.clone()).or_default();
@@ -74,9 +85,9 @@ pub(super) fn check(check: &mut Check<'_>) {
 }
 
 /// Every event of a publish that was answered 200 counts, and no other.
-fn intakes(check: &mut Check<'_>) {
+fn intakes(check: &mut Check<'_>, ledger: &Ledger) {
     let mut counted: BTreeMap<String, u64> = BTreeMap::new();
-    for ((topic, _), intake) in &check.remains.history.ledger.intakes {
+    for ((topic, _), intake) in &ledger.intakes {
         *counted.entry(topic.clone()).or_default() += intake.accepted;
     }
     if let Some(told) = &check.remains.told {

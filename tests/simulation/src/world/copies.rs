@@ -32,7 +32,7 @@ impl Simulation {
     pub fn ingest(&self, instance: &Arc<Instance>) -> gridpost_ingest::Context {
         let clock: Arc<dyn Clock> = Arc::new(instance.clock(self.clock));
         let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
-        let meter = CountingMeter::of(&self.history);
+        let meter = self.meter();
         gridpost_ingest::Context {
             clock: Arc::clone(&clock),
             dice: Arc::clone(&self.handlers_dice),
@@ -55,7 +55,7 @@ impl Simulation {
     /// A fresh copy of a source's intake.
     pub fn intake(&self, instance: &Arc<Instance>, source: Source) -> gridpost_intake::Context {
         let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
-        let meter = CountingMeter::of(&self.history);
+        let meter = self.meter();
         gridpost_intake::Context {
             source,
             clock: Arc::new(instance.clock(self.clock)),
@@ -77,7 +77,7 @@ impl Simulation {
             clock: Arc::new(instance.clock(self.clock)),
             sender: self.faulty(instance, &self.queues),
             payloads: self.faulty(instance, &self.payloads),
-            meter: CountingMeter::of(&self.history),
+            meter: self.meter(),
             queue_message_bytes_max: self.settings().message_bytes_max,
         }
     }
@@ -85,6 +85,12 @@ impl Simulation {
     /// Returns how long configuration is cached, in real time.
     fn kept_for(&self, deployed: Duration) -> Duration {
         if self.scenario.speed == 1 { deployed } else { MACHINE_KEEPS_CONFIGURATION }
+    }
+
+    /// The counts and the journal of a fresh copy.
+    fn meter(&self) -> Arc<CountingMeter> {
+        let kept = self.embedded.as_ref().map(|stores| stores.journal());
+        CountingMeter::of(&self.history, kept)
     }
 
     /// How many retry queues there are for a copy that is started now.
@@ -137,7 +143,7 @@ impl Simulation {
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
         let clock: Arc<dyn Clock> = Arc::new(instance.clock(self.clock));
         let configuration: Arc<dyn Configuration> = Arc::clone(&tables) as _;
-        let meter = CountingMeter::of(&self.history);
+        let meter = self.meter();
         gridpost_dispatch::Context {
             clock: Arc::clone(&clock),
             dice: Arc::clone(&self.handlers_dice),
@@ -172,7 +178,7 @@ impl Simulation {
 
     pub fn dead_letter(&self, instance: &Arc<Instance>) -> gridpost_dead_letter::Context {
         let queues = self.faulty(instance, &self.queues);
-        let meter = CountingMeter::of(&self.history);
+        let meter = self.meter();
         gridpost_dead_letter::Context {
             clock: Arc::new(instance.clock(self.clock)),
             sender: Arc::clone(&queues) as _,
@@ -202,7 +208,7 @@ impl Simulation {
     pub fn redrive(&self, instance: &Arc<Instance>) -> gridpost_redrive::Context {
         let (queues, tables) =
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
-        let meter = CountingMeter::of(&self.history);
+        let meter = self.meter();
         gridpost_redrive::Context {
             clock: Arc::new(instance.clock(self.clock)),
             sender: Arc::clone(&queues) as _,
@@ -221,7 +227,7 @@ impl Simulation {
         let (queues, tables) =
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
         let consents = self.faulty(instance, &self.consents);
-        let meter = CountingMeter::of(&self.history);
+        let meter = self.meter();
         gridpost_manage::Context {
             configuration: Arc::clone(&tables) as _,
             keys: Arc::clone(&tables) as _,
@@ -271,7 +277,7 @@ impl Simulation {
             cursor: Arc::clone(&tables) as _,
             subscriptions: tables,
             payloads: self.faulty(instance, &self.payloads),
-            meter: CountingMeter::of(&self.history),
+            meter: self.meter(),
             settings: gridpost_wake::Settings {
                 configuration_kept_for: self.kept_for(DISPATCH_KEEPS_CONFIGURATION),
                 configuration_stale_for: Limits::default().stale_for,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
-use gridpost_embedded::{Embedded, Options, Tables, Visibility};
+use gridpost_embedded::{Embedded, JournalStore, Options, Tables, Visibility};
 use gridpost_ports::{Clock, Outgoing, PortError, QueueReceiver, QueueSender};
 use gridpost_testkit::{
     clock::VirtualClock,
@@ -58,6 +58,11 @@ impl EmbeddedStores {
 
     pub(super) fn tables(&self) -> Arc<Tables> {
         self.now().tables()
+    }
+
+    /// Returns the journal of the current process.
+    pub(super) fn journal(&self) -> Arc<JournalStore> {
+        self.now().journal()
     }
 
     fn now(&self) -> Embedded {

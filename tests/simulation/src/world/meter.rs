@@ -10,9 +10,11 @@ use gridpost_core::{
     journal::{Count, Counted, Entry},
     time::Timestamp,
 };
+use gridpost_embedded::JournalStore;
 use gridpost_ports::{Journal, Meter, PortError};
 use gridpost_runtime::telemetry::EmbeddedMeter;
 use gridpost_testkit::history::History;
+use uuid::Uuid;
 
 use crate::metric_line;
 
@@ -20,11 +22,14 @@ use crate::metric_line;
 pub(super) struct CountingMeter {
     history: Arc<Mutex<History>>,
     unwritten: EmbeddedMeter,
+    /// The journal of one machine, which must agree.
+    kept: Option<Arc<JournalStore>>,
 }
 
 impl CountingMeter {
-    pub(super) fn of(history: &Arc<Mutex<History>>) -> Arc<Self> {
-        Arc::new(Self { history: Arc::clone(history), unwritten: EmbeddedMeter::default() })
+    pub(super) fn of(history: &Arc<Mutex<History>>, kept: Option<Arc<JournalStore>>) -> Arc<Self> {
+        let (history, unwritten) = (Arc::clone(history), EmbeddedMeter::default());
+        Arc::new(Self { history, unwritten, kept })
     }
 
     fn note_drops(&self, counts: &[Count]) {
@@ -57,16 +62,22 @@ impl Meter for CountingMeter {
 #[async_trait]
 impl Journal for CountingMeter {
     fn keeps_first_successes(&self) -> bool {
-        false
+        self.kept.is_some()
     }
 
     fn note(&self, entry: Entry, receipt: Option<&str>) {
         self.note_drops(entry.count().as_slice());
+        if let Some(kept) = &self.kept {
+            kept.note(entry.clone(), receipt);
+        }
         self.unwritten.note(entry, receipt);
     }
 
     fn count(&self, count: Count, receipt: Option<&str>) {
         self.note_drops(std::slice::from_ref(&count));
+        if let Some(kept) = &self.kept {
+            kept.count(count.clone(), receipt);
+        }
         Journal::count(&self.unwritten, count, receipt);
     }
 
@@ -75,6 +86,16 @@ impl Journal for CountingMeter {
     }
 
     async fn write(&self, counts: Vec<Count>) -> Result<(), PortError> {
+        if let Some(kept) = &self.kept {
+            kept.write(counts.clone()).await?;
+        }
         self.unwritten.write(counts).await
+    }
+
+    async fn commit(&self, delivery: Uuid) -> Result<(), PortError> {
+        match &self.kept {
+            Some(kept) => kept.commit(delivery).await,
+            None => Ok(()),
+        }
     }
 }
