@@ -1,6 +1,8 @@
 //! Sends matched events to the dispatch queue and counts them, for ingest and intake; sends pieces of
 //! stored publishes to the fan-out queue.
 
+use std::collections::BTreeMap;
+
 use futures::future::join_all;
 use gridpost_core::{
     delivery::{claim, queue::Queue},
@@ -81,8 +83,12 @@ async fn store(limits: SendLimits<'_>, packed: &Packed<'_>, publish: &Accepted<'
             true => publish.intake(),
             false => Vec::new(),
         };
-        let matched = piece.unsent(packed).into_iter();
-        counts.extend(matched.map(|one| publish.matched_by(&one)));
+        let mut matched: BTreeMap<_, (Uuid, usize)> = BTreeMap::new();
+        for one in piece.unsent(packed) {
+            matched.entry(&*one.recipient.key).or_insert((one.id(), 0)).1 += one.events.len();
+        }
+        let count = |(key, (first, events))| publish.matched(key, events, Some(first));
+        counts.extend(matched.into_iter().map(count));
         piece_message(piece, topic).counting(counts)
     };
     send_each(limits.sink.sender, Queue::FanOut, pieces, message).await

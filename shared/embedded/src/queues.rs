@@ -28,7 +28,7 @@ use crate::{
 use contents::{Contents, Message, RELEASED};
 pub use crash_suspects::InFlightBatch;
 use crash_suspects::{CRASHES_MAX, Group, InFlight, STABLE_AFTER};
-pub(crate) use receipt::message_of;
+pub(crate) use receipt::read as in_hand;
 use rows::Ids;
 
 /// A batch with this many bytes gets no further message. Source: AWS Lambda, "Quotas": 6 MB in an
@@ -196,6 +196,9 @@ impl Queues {
         let line = self.line(CALL, queue)?;
         let visible_since = if self.is_isolating(queue) { RELEASED } else { now };
         let (taken, worn_out) = line.contents().take(now, visible_since, until, most, max_receives);
+        for (id, message) in taken.iter().filter(|(_, message)| message.receives > 1) {
+            self.database.journal.drop_before((*id, message.receives));
+        }
         // On failure they stay hidden until their next receive, and the others are received.
         if !worn_out.is_empty()
             && let Err(error) = self.poison(queue, worn_out, "it was received too often").await

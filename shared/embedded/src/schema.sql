@@ -163,11 +163,10 @@ CREATE TABLE recent_counts (id INTEGER PRIMARY KEY, sums TEXT NOT NULL);
 CREATE TABLE counted_once (
     id INTEGER PRIMARY KEY,
     at INTEGER NOT NULL,
-    publish_time INTEGER NOT NULL,
     work BLOB NOT NULL,
     owner INTEGER NOT NULL,
     counted INTEGER NOT NULL,
-    UNIQUE (publish_time, work, owner, counted)
+    UNIQUE (work, owner, counted)
 );
 
 PRAGMA user_version = 3;

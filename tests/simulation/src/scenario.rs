@@ -46,7 +46,7 @@ pub use self::{
     patience::mixed,
     pauses::paused,
     repeats::repeated,
-    restarts::restarted,
+    restarts::{killed, restarted},
     seeds::plain,
     sources::{Form, Strange, sourced},
     speeds::fast,

@@ -129,6 +129,8 @@ pub struct Remains {
     pub told: Option<String>,
     /// Whether nothing went wrong by plan.
     pub calm: bool,
+    /// Whether no call failed and no copy died alone; the whole process may have been killed.
+    pub calls_succeed: bool,
     /// The key of a table that was written most in one second, and how often.
     pub busiest_key: Option<(String, u32)>,
     /// Calls that were throttled because a key had used up DynamoDB's limits for a second; 0 if the
@@ -311,7 +313,7 @@ impl Simulation {
             () = self.clock.sleep(LONGEST) => {}
         }
         let journal = match &self.embedded {
-            Some(stores) => Some(JournalRemains::of(&*stores.journal(), self.clock).await),
+            Some(stores) => Some(JournalRemains::of(stores, self.clock).await),
             None => None,
         };
         self.remains(journal)
@@ -453,6 +455,7 @@ impl Simulation {
                 && self.scenario.restarts.is_empty()
                 && !self.operates()
                 && !self.stalls(),
+            calls_succeed: self.scenario.plan.is_calm(),
             busiest_key,
             hot_key_refusals,
             latency_max: if self.scenario.plan.hangs > 0.0 || !self.scenario.plan.outages.is_empty()

@@ -155,10 +155,10 @@ impl Sums {
         let counted = numbers.of(connection, &tally.counted)?;
         let mut written = 0;
         if let Some(work) = tally.once {
-            let insert = "INSERT OR IGNORE INTO counted_once (at, publish_time, work, owner, counted) \
-                          VALUES (?1, ?2, ?3, ?4, ?5)";
-            let (at, publish_time) = (tally.at.as_millis(), tally.publish_time.as_millis());
-            let values = (at, publish_time, work.as_bytes(), owner, counted);
+            // Work that is repeated may have another publish time.
+            let insert = "INSERT OR IGNORE INTO counted_once (at, work, owner, counted) \
+                          VALUES (?1, ?2, ?3, ?4)";
+            let values = (tally.at.as_millis(), work.as_bytes(), owner, counted);
             written = connection.prepare_cached(insert)?.execute(values)?;
             if written == 0 {
                 return Ok(0);

@@ -123,7 +123,7 @@ impl QueueReceiver for Queues {
         let write = move |connection: &Connection| {
             let is_there = rows::hide(connection, id, receives, until)?;
             if is_there {
-                journal.take_message(id);
+                journal.take_message((id, receives));
             }
             Ok(is_there)
         };
@@ -146,7 +146,7 @@ impl QueueReceiver for Queues {
             let contents = self.line(CALL, queue)?.contents();
             let read = receipts.iter().filter_map(|receipt| receipt::read(receipt));
             let newest = read.filter(|(id, receives)| contents.is_newest(*id, *receives));
-            newest.map(|(id, _)| id).collect()
+            newest.collect()
         };
         if ids.is_empty() {
             return Ok(());
@@ -154,16 +154,16 @@ impl QueueReceiver for Queues {
         let (all, budget, deleted) = (Arc::clone(&self.all), Arc::clone(&self.budget), ids.clone());
         let journal = Arc::clone(&self.database.journal);
         let write = move |connection: &Connection| {
-            for id in deleted {
-                if rows::delete(connection, id)? {
-                    journal.take_message(id);
+            for in_hand in deleted {
+                if rows::delete(connection, in_hand.0)? {
+                    journal.take_message(in_hand);
                 }
             }
             Ok(())
         };
         let then = move |()| {
             let mut contents = all[&queue].contents();
-            for message in ids.into_iter().filter_map(|id| contents.remove(id)) {
+            for message in ids.into_iter().filter_map(|(id, _)| contents.remove(id)) {
                 budget.release(message.body.as_ref());
             }
         };

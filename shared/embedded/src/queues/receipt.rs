@@ -11,14 +11,9 @@ pub(super) fn write(id: i64, receives: u32) -> String {
 }
 
 /// Reads the message's id and the number of receives.
-pub(super) fn read(receipt: &str) -> Option<(i64, u32)> {
+pub(crate) fn read(receipt: &str) -> Option<(i64, u32)> {
     let (id, receives) = receipt.split_once('/')?;
     Some((i64::from_str_radix(id, 16).ok()?, receives.parse().ok()?))
-}
-
-/// Reads the number of the message.
-pub(crate) fn message_of(receipt: &str) -> Option<i64> {
-    read(receipt).map(|(id, _)| id)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gridpost_testkit::{clock::BEGINNING, dice::SeededDice};
+use gridpost_testkit::{clock::BEGINNING, dice::SeededDice, faults::Plan, queue::QueueSettings};
 
 use super::{Scenario, mixed};
 
@@ -25,5 +25,13 @@ pub fn restarted(seed: u64) -> Scenario {
     scenario.restarts = restarts;
     // One process has one clock and one pace.
     scenario.pace.skew_max = Duration::ZERO;
+    scenario
+}
+
+/// The same, without any other fault.
+pub fn killed(seed: u64) -> Scenario {
+    let mut scenario = restarted(seed);
+    scenario.plan = Plan::default();
+    scenario.queues.receives_max = QueueSettings::CALM.receives_max;
     scenario
 }

@@ -13,6 +13,8 @@ use gridpost_embedded::JournalStore;
 use gridpost_ports::{Clock, Journal, JournalReader, Progress};
 use gridpost_testkit::clock::VirtualClock;
 
+use super::embedded::EmbeddedStores;
+
 /// After this, what no write has taken is committed by itself.
 const COMMITTED_AFTER: Duration = Duration::from_secs(75);
 
@@ -30,8 +32,9 @@ pub struct JournalRemains {
 }
 
 impl JournalRemains {
-    pub(super) async fn of(journal: &JournalStore, clock: VirtualClock) -> Self {
+    pub(super) async fn of(stores: &EmbeddedStores, clock: VirtualClock) -> Self {
         clock.sleep(clock.pace().to_clock(COMMITTED_AFTER)).await;
+        let journal = &*stores.journal();
         journal.write(Vec::new()).await.expect("memory takes it");
         let to = clock.now() + Duration::from_millis(1);
         let ledger = LedgerQuestion { to, ..LedgerQuestion::default() };

@@ -66,13 +66,15 @@ pub(super) enum Made {
     Sourced,
     /// Whole, on one machine whose process is killed and restarted.
     Restarted,
+    /// The same, without any other fault: the journal balances exactly.
+    Killed,
     /// Paused or repeated, on one machine whose clock runs fast.
     Fast,
 }
 
 impl Made {
     /// Scenarios that have a name in the corpus.
-    const NAMED: [(&str, Self); 10] = [
+    const NAMED: [(&str, Self); 11] = [
         ("plain", Self::Plain),
         ("unconverted", Self::Unconverted),
         ("converted", Self::Converted),
@@ -82,6 +84,7 @@ impl Made {
         ("repeated", Self::Repeated),
         ("sourced", Self::Sourced),
         ("restarted", Self::Restarted),
+        ("killed", Self::Killed),
         ("fast", Self::Fast),
     ];
 
@@ -95,7 +98,7 @@ impl Seed {
     /// Runs its world. Returns the finished world and what is wrong with it.
     pub(super) fn live(self, traced: bool) -> (world::Remains, Vec<String>) {
         let stores = match self.world {
-            Made::Restarted | Made::Fast => Stores::Embedded,
+            Made::Restarted | Made::Killed | Made::Fast => Stores::Embedded,
             _ => Stores::Fakes,
         };
         self.live_on(stores, traced)
@@ -113,6 +116,7 @@ impl Seed {
             Made::Repeated => scenario::repeated,
             Made::Sourced => scenario::sourced,
             Made::Restarted => scenario::restarted,
+            Made::Killed => scenario::killed,
             Made::Fast => scenario::fast,
         };
         let remains = world::run_on(stores, &make(self.number), self.number, traced);
@@ -368,6 +372,15 @@ fn every_seed_keeps_the_promise_when_the_process_is_started_again() {
     });
     let died = died.into_inner();
     assert!(died > seeds, "only {died} deliveries were in hand when {seeds} processes ended");
+}
+
+/// Nothing fails but the process: then the journal's ledger is what happened, to the event.
+#[test]
+fn the_journal_balances_exactly_when_the_process_is_killed() {
+    let from = number("GRIDPOST_SIM_FROM").unwrap_or_else(first);
+    assert_all_keep("killed", from..from + RESTARTED_SEEDS, |number| {
+        Seed { number, world: Made::Killed }.live(false).1
+    });
 }
 
 /// Seeds of one run with a fast clock. Each takes seconds: wake runs for every minute of weeks.
