@@ -11,6 +11,7 @@ mod counts;
 mod emulated;
 mod functions;
 mod http;
+mod journal;
 pub mod log;
 mod mapping;
 mod meter;

@@ -84,6 +84,11 @@ impl Log {
         let _ = sink.write(lines.as_bytes());
     }
 
+    /// Whether it is written to standard output.
+    pub(crate) fn is_stdout(&self) -> bool {
+        matches!(&*self.0.lock().unwrap_or_else(PoisonError::into_inner), Sink::Stdout)
+    }
+
     /// Returns its file, if any.
     fn path(&self) -> Option<PathBuf> {
         match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {

@@ -23,7 +23,7 @@ use gridpost_expand as expand;
 use gridpost_ingest as ingest;
 use gridpost_manage as manage;
 use gridpost_ports::{
-    Clock, Configuration, PortError, ResourceChecker, ResourceClient,
+    Clock, Configuration, Meter, PortError, ResourceChecker, ResourceClient,
     authentication::{Authenticated, Tokens},
     configuration::{ConfigurationCache, Limits},
 };
@@ -43,6 +43,7 @@ use crate::{
     Identity, Options, Resources, StartError,
     clock::DevClock,
     counts::Counts,
+    journal::ProcessJournal,
     log::Log,
     mapping::{self, RETRY_QUEUES},
     meter::LogMeter,
@@ -217,9 +218,13 @@ fn allowed(resources_too: bool) -> Allowed {
 }
 
 impl Parts {
-    fn meter(&self, function: &'static str) -> Arc<LogMeter> {
-        let journal = self.store.journal();
-        Arc::new(LogMeter::of(function, self.log.clone(), self.counts.clone(), journal))
+    fn meter(&self, function: &'static str) -> Arc<dyn Meter> {
+        Arc::new(LogMeter::of(function, self.log.clone()))
+    }
+
+    fn journal(&self) -> Arc<ProcessJournal> {
+        let (store, counts) = (self.store.journal(), self.counts.clone());
+        Arc::new(ProcessJournal { store, counts, log: self.log.clone() })
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -242,7 +247,6 @@ impl Parts {
     }
 
     fn ingest(&self) -> ingest::Context {
-        let meter = self.meter("ingest");
         ingest::Context {
             clock: self.clock(),
             dice: Arc::new(SystemDice),
@@ -250,8 +254,8 @@ impl Parts {
             sender: self.store.queues(),
             payloads: self.store.payloads(),
             records: self.store.tables(),
-            meter: Arc::clone(&meter) as _,
-            journal: meter,
+            meter: self.meter("ingest"),
+            journal: self.journal(),
             latency_metrics: self.latency_metrics,
             authorization: ingest::Authorization::Keys,
             queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
@@ -272,7 +276,6 @@ impl Parts {
 
     fn dispatch(&self) -> dispatch::Context {
         let tables = self.store.tables();
-        let meter = self.meter("dispatch");
         dispatch::Context {
             clock: self.clock(),
             dice: Arc::new(SystemDice),
@@ -288,8 +291,8 @@ impl Parts {
             listeners: tables,
             client: Arc::new(self.authenticated(self.client.clone().keeping(response_bytes()))),
             resources: Arc::clone(&self.resources),
-            meter: Arc::clone(&meter) as _,
-            journal: meter,
+            meter: self.meter("dispatch"),
+            journal: self.journal(),
             settings: dispatch::Settings {
                 probation: Durations::default(),
                 retry_shards: RETRY_QUEUES,
@@ -307,15 +310,14 @@ impl Parts {
     }
 
     fn dead_letter(&self) -> dead_letter::Context {
-        let meter = self.meter("dead-letter");
         dead_letter::Context {
             clock: self.clock(),
             sender: self.store.queues(),
             receiver: self.store.queues(),
             bucket: self.store.letters(),
             payloads: self.store.payloads(),
-            meter: Arc::clone(&meter) as _,
-            journal: meter,
+            meter: self.meter("dead-letter"),
+            journal: self.journal(),
             notifier: Some(dead_letter::notify::Notifier {
                 topic: DEAD_LETTER_TOPIC.to_owned(),
                 configuration: self.cache(),
@@ -327,7 +329,6 @@ impl Parts {
     }
 
     fn redrive(&self) -> redrive::Context {
-        let meter = self.meter("redrive");
         redrive::Context {
             clock: self.clock(),
             sender: self.store.queues(),
@@ -336,15 +337,14 @@ impl Parts {
             redrives: self.store.tables(),
             configuration: self.store.tables(),
             payloads: self.store.payloads(),
-            meter: Arc::clone(&meter) as _,
-            journal: meter,
+            meter: self.meter("redrive"),
+            journal: self.journal(),
             queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
         }
     }
 
     fn manage(&self, url: &str) -> manage::Context {
         let (tables, queues) = (self.store.tables(), self.store.queues());
-        let meter = self.meter("manage");
         manage::Context {
             configuration: Arc::clone(&tables) as _,
             keys: Arc::clone(&tables) as _,
@@ -365,8 +365,8 @@ impl Parts {
             payloads: self.store.payloads(),
             redrives: tables,
             journal_reader: self.store.journal(),
-            meter: Arc::clone(&meter) as _,
-            journal: meter,
+            meter: self.meter("manage"),
+            journal: self.journal(),
             clock: self.clock(),
             dice: Arc::new(SystemDice),
             settings: manage::Settings {

@@ -203,12 +203,6 @@ impl EmbeddedMeter {
         Ok(Self { namespace, by_name, logs_first_successes, ..Self::default() })
     }
 
-    /// Logs first attempts that succeed, too.
-    #[must_use]
-    pub fn logging_first_successes(self) -> Self {
-        Self { logs_first_successes: true, ..self }
-    }
-
     /// Adds topic and event subscription as dimensions.
     #[must_use]
     pub fn by_name(self) -> Self {
