@@ -10,11 +10,12 @@ use gridpost_core::{
 use gridpost_ports::{
     Clock, Journal, JournalError, JournalReader, JournalReply, PortError, Progress, Reads,
 };
+use uuid::Uuid;
 
 use crate::{
     database::Database,
     journal::{answers, notes::Note},
-    queues::message_of,
+    queues::in_hand,
 };
 
 /// The journal, as rows beside the messages.
@@ -24,8 +25,9 @@ pub struct JournalStore {
 }
 
 /// A note is committed with the next write about its message or delivery: the deletion or hiding of the
-/// message, the delivery's state, or its parking. One that no write takes is committed after a minute,
-/// because it happened; the process that ends before loses it, with the write.
+/// message, the delivery's state, or its parking. If the message is received again before that, the note is
+/// dropped: the work is done again. One without a message is committed after a minute at the latest. The
+/// process that ends before loses it, with the write.
 #[async_trait]
 impl Journal for JournalStore {
     fn keeps_first_successes(&self) -> bool {
@@ -33,12 +35,12 @@ impl Journal for JournalStore {
     }
 
     fn note(&self, entry: Entry, receipt: Option<&str>) {
-        let note = Note::entry(self.clock.now(), entry, receipt.and_then(message_of));
+        let note = Note::entry(self.clock.now(), entry, receipt.and_then(in_hand));
         self.database.journal.note(note);
     }
 
     fn count(&self, count: Count, receipt: Option<&str>) {
-        let note = Note::count(self.clock.now(), &count, receipt.and_then(message_of));
+        let note = Note::count(self.clock.now(), &count, receipt.and_then(in_hand));
         self.database.journal.note(note);
     }
 
@@ -49,6 +51,15 @@ impl Journal for JournalStore {
         let (journal, now) = (Arc::clone(&self.database.journal), self.clock.now());
         let write = move |_: &_| {
             journal.take_counts(&counts, now);
+            Ok(())
+        };
+        self.database.write("journal: writing", write).await
+    }
+
+    async fn commit(&self, delivery: Uuid) -> Result<(), PortError> {
+        let journal = Arc::clone(&self.database.journal);
+        let write = move |_: &_| {
+            journal.take_delivery(delivery);
             Ok(())
         };
         self.database.write("journal: writing", write).await

@@ -10,17 +10,22 @@ use uuid::Uuid;
 
 use super::{counts::Tally, entries::Prepared};
 
-/// A note that no write has taken for this long is committed by itself.
+/// A note without a message that no write has taken for this long is committed by itself.
 const WAITS_FOR: Duration = Duration::from_secs(60);
+
+/// No handler has a message for as long.
+const VOID_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Above this many, new notes wait for no write.
 const WAITING_MAX: usize = 10_000;
 
+/// A message in hand: its id, and the number of its receive.
+pub(crate) type InHand = (i64, u32);
+
 /// An entry with what it counts, or a count.
 pub(crate) struct Note {
     at: Timestamp,
-    /// The message in hand.
-    message: Option<i64>,
+    message: Option<InHand>,
     delivery: Option<Uuid>,
     /// It is void if its transaction fails.
     is_tied: bool,
@@ -29,14 +34,14 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    pub(crate) fn entry(now: Timestamp, entry: Entry, message: Option<i64>) -> Self {
+    pub(crate) fn entry(now: Timestamp, entry: Entry, message: Option<InHand>) -> Self {
         let tally = entry.count().map(|count| Tally::of(&count, entry.at));
         let delivery = Some(entry.delivery);
         let entry = Some(Box::new(Prepared::of(entry)));
         Self { at: now, message, delivery, is_tied: false, entry, tally }
     }
 
-    pub(crate) fn count(now: Timestamp, count: &Count, message: Option<i64>) -> Self {
+    pub(crate) fn count(now: Timestamp, count: &Count, message: Option<InHand>) -> Self {
         let tally = Some(Tally::of(count, now));
         Self { at: now, message, delivery: None, is_tied: false, entry: None, tally }
     }
@@ -50,7 +55,7 @@ impl Note {
 #[derive(Default)]
 pub(super) struct Notes {
     /// By message, in the order in which they were noted.
-    waiting: BTreeMap<(Option<i64>, u64), Note>,
+    waiting: BTreeMap<(Option<InHand>, u64), Note>,
     noted: u64,
     /// To be committed with this transaction.
     taken: Vec<Note>,
@@ -66,9 +71,17 @@ impl Notes {
         self.waiting.insert((note.message, self.noted), note);
     }
 
-    pub(super) fn take_message(&mut self, id: i64) {
-        let notes = self.waiting.extract_if((Some(id), 0)..=(Some(id), u64::MAX), |_, _| true);
+    pub(super) fn take_message(&mut self, in_hand: InHand) {
+        let of_it = (Some(in_hand), 0)..=(Some(in_hand), u64::MAX);
+        let notes = self.waiting.extract_if(of_it, |_, _| true);
         self.taken.extend(notes.map(|(_, note)| note));
+    }
+
+    /// Drops the notes of earlier receives of a message. Whoever made them settles nothing any more: the
+    /// work is done again, and noted.
+    pub(super) fn drop_before(&mut self, (id, receives): InHand) {
+        let before = (Some((id, 0)), 0)..(Some((id, receives)), 0);
+        self.waiting.extract_if(before, |_, _| true).for_each(drop);
     }
 
     pub(super) fn take_delivery(&mut self, id: Uuid) {
@@ -82,7 +95,11 @@ impl Notes {
 
     /// Returns the notes to commit now, the old ones included.
     pub(super) fn begin(&mut self, now: Timestamp) -> Vec<Note> {
-        self.take_if(|note| now.since(note.at) >= WAITS_FOR);
+        let has_waited = |note: &Note| now.since(note.at) >= WAITS_FOR;
+        self.take_if(|note| note.message.is_none() && has_waited(note));
+        // Its message is gone.
+        let is_over = |note: &Note| now.since(note.at) >= VOID_AFTER;
+        self.waiting.extract_if(.., |_, note| is_over(note)).for_each(drop);
         std::mem::take(&mut self.taken)
     }
 

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::{
     counts::Sums,
     entries,
-    notes::{Note, Notes},
+    notes::{InHand, Note, Notes},
     retention::{Limits, Retention},
     segments::Tail,
     words::Numbers,
@@ -53,8 +53,13 @@ impl JournalWriter {
     }
 
     /// Commits the notes about a message with this transaction.
-    pub(crate) fn take_message(&self, id: i64) {
-        self.notes().take_message(id);
+    pub(crate) fn take_message(&self, in_hand: InHand) {
+        self.notes().take_message(in_hand);
+    }
+
+    /// Drops the notes of earlier receives of a message.
+    pub(crate) fn drop_before(&self, in_hand: InHand) {
+        self.notes().drop_before(in_hand);
     }
 
     /// Commits the notes about a delivery with this transaction.

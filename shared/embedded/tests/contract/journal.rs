@@ -94,12 +94,22 @@ async fn a_note_is_committed_with_the_write_of_its_message() {
         assert_eq!(series(&*journal, Step::Hour).await.0.len(), 2);
         queues.hide(RETRY, &second, 60).await.expect("hidden");
         assert_eq!(all(stores).await.len(), 2);
-        // The message is gone: the note is committed by itself.
+        // The message is gone: whoever deleted it has noted what became of it.
         journal.note(entry(3, EntryKind::Success), Some(&first));
         queues.delete(RETRY, vec![first]).await.expect("deleted");
         assert_eq!(all(stores).await.len(), 2);
         settle(&fixture).await;
-        assert_eq!((all(stores).await.len(), delivered(stores).await), (3, 2));
+        assert_eq!((all(stores).await.len(), delivered(stores).await), (2, 1));
+        // It comes back, because its handler died: the work is noted again.
+        fixture.clock.pass_s(60);
+        journal.note(entry(4, EntryKind::Failure), Some(&second));
+        let again = stores.receive(RETRY, 1).await.expect("a message")[0].receipt.clone();
+        journal.note(entry(5, EntryKind::Failure), Some(&second));
+        journal.note(entry(6, EntryKind::Success), Some(&again));
+        queues.delete(RETRY, vec![again]).await.expect("deleted");
+        settle(&fixture).await;
+        assert_eq!(all(stores).await[0], entry(6, EntryKind::Success));
+        assert_eq!(all(stores).await.len(), 3);
     }
 }
 
