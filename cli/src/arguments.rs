@@ -226,7 +226,7 @@ mod tests {
             "up --no-demo",
             "up --release",
             "dev --port 0 --memory --speed 60 --quiet",
-            "dev --data /tmp/d --sync full --config topics.toml --logs",
+            "dev --data /tmp/d --sync full --config topics.toml --logs --journal-max 2G",
             "wait --topic orders --subscription billing --delivered 10 --dead-lettered 1 --timeout 30s",
             "dev --tls",
             "export --topic orders --topic billing --with-secrets --json",

@@ -56,6 +56,8 @@ pub struct Options {
     /// When a publish counts as stored.
     pub sync: Sync,
     pub speed: Speed,
+    /// The bytes of the journal, about; `None`: a tenth of the disk.
+    pub journal_max: Option<u64>,
     /// The folder of the CA; `None`: http.
     pub tls: Option<PathBuf>,
     pub log: Log,
@@ -97,6 +99,7 @@ impl Default for Options {
             data: None,
             sync: Sync::Normal,
             speed: Speed::REAL,
+            journal_max: None,
             tls: None,
             log: Log::nowhere(),
             receives_max: POISON_RECEIVES,

@@ -20,8 +20,7 @@ use tracing_subscriber::{
 
 use crate::clock::DevClock;
 
-/// A larger file replaces the previous one, which has its name with `.1`. With the ledger in it, this is
-/// about 200,000 events.
+/// A larger file replaces the previous one, which has its name with `.1`.
 const FILE_BYTES_MAX: u64 = 256 * 1_024 * 1_024;
 
 /// A log. Clones share it.

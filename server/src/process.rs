@@ -198,7 +198,7 @@ fn store_options(options: &Options) -> StoreOptions {
         max_receives: options.receives_max,
         message_bytes_max: 1_048_576,
         makes_buckets: true,
-        journal_bytes_max: None,
+        journal_bytes_max: options.journal_max,
     }
 }
 

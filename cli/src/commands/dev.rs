@@ -34,6 +34,7 @@ use crate::{
 use gridpost_ops::{
     declared::Declared,
     failure::{self, Misuse},
+    given::count_in,
     home::{self, FOLDER, Home, connection::Connection},
     identity::{self as aws_identity, Environment},
     manage_api::ManageApi,
@@ -100,10 +101,18 @@ pub struct DevArguments {
     #[arg(long, visible_alias = "quiet")]
     no_demo: bool,
 
-    /// Print what the functions log, instead of keeping it for `tail`, `explain` and `audit`
+    /// Print what the functions log, and attempts and ends, instead of writing a file
     #[arg(long)]
     logs: bool,
+
+    /// How many bytes the journal of attempts, ends and counts may have, about: 500M, 2G [default: a tenth of
+    /// the disk]
+    #[arg(long, value_name = "BYTES", value_parser = count_in::<u64>(JOURNAL_LEAST..))]
+    journal_max: Option<u64>,
 }
+
+/// The smallest journal, in bytes.
+const JOURNAL_LEAST: u64 = 1_000_000;
 
 /// When a publish counts as stored.
 const SYNCS: [(&str, Sync); 2] = [("normal", Sync::Normal), ("full", Sync::Full)];
@@ -289,10 +298,10 @@ fn allow_open_files() {
 }
 
 fn options(arguments: &DevArguments, data: Option<PathBuf>, home: &Home, log: Log) -> Options {
-    let DevArguments { port, speed, sync, .. } = *arguments;
+    let DevArguments { port, speed, sync, journal_max, .. } = *arguments;
     // A CA that clients were told to trust is worth keeping, with --memory too.
     let tls = arguments.tls.then(|| data.as_deref().unwrap_or(home.root()).join("tls"));
-    Options { port, data, sync, speed, tls, log, ..Options::default() }
+    Options { port, data, sync, speed, tls, log, journal_max, ..Options::default() }
 }
 
 fn explained(error: StartError, port: u16) -> anyhow::Error {
