@@ -98,21 +98,16 @@ module "manage" {
       resources = [local.payload_bucket_arn]
     },
     {
-      sid       = "ReadTheJournal"
-      actions   = ["logs:FilterLogEvents", "logs:StartQuery"]
-      resources = [for group in local.journal_group_arns : "${group}:*"]
+      sid     = "ReadTheJournal"
+      actions = ["logs:FilterLogEvents", "logs:StartQuery"]
+      # Some services check a group's ARN, others that of its streams.
+      resources = flatten([for group in local.journal_group_arns : [group, "${group}:*"]])
     },
-    # AWS checks this one on no group in particular.
-    # Source: https://github.com/hashicorp/terraform-provider-aws/issues/8804
+    # A list of groups and a query have no ARN; a query's id is never a caller's. Source: Service Authorization Reference,
+    # "Amazon CloudWatch Logs".
     {
       sid       = "FindTheJournal"
-      actions   = ["logs:DescribeLogGroups"]
-      resources = ["${local.log_group_arn_prefix}*"]
-    },
-    # A query has no ARN, and its id is never a caller's. Source: Service Authorization Reference, "Amazon CloudWatch Logs".
-    {
-      sid       = "SeeJournalQueries"
-      actions   = ["logs:GetQueryResults"]
+      actions   = ["logs:DescribeLogGroups", "logs:GetQueryResults"]
       resources = ["*"]
     },
     ], [

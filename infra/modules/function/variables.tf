@@ -106,7 +106,8 @@ variable "statements" {
   validation {
     condition = alltrue([
       for statement in var.statements :
-      statement.token_audiences != null || tolist(statement.actions) == tolist(["logs:GetQueryResults"])
+      statement.token_audiences != null
+      || tolist(statement.actions) == tolist(["logs:DescribeLogGroups", "logs:GetQueryResults"])
       || alltrue([for resource in statement.resources : startswith(resource, "arn:")])
     ])
     error_message = "statements must name resources by ARN, got ${jsonencode(flatten(var.statements[*].resources))}."

@@ -47,6 +47,7 @@ const CURL: Needs = Needs::Program(Program::Curl);
 const CARGO_LAMBDA: Needs = Needs::Aws("cargo-lambda, and the functions' queues");
 const EMULATOR: Needs = Needs::Aws("the emulator itself");
 const KILLED: Needs = Needs::Aws("functions that are processes of their own, to be killed");
+const LOGS: Needs = Needs::Aws("metrics, which are lines of the functions' logs");
 const PAYLOADS: Needs = Needs::Aws("the bucket of payloads, and the stack's low limit for it");
 const PERMISSIONS: Needs = Needs::Aws("IAM");
 const QUEUES: Needs = Needs::Aws("queues that others can send to");
@@ -109,7 +110,7 @@ pub fn all() -> Vec<Case> {
         case!(Together, QUEUES, waiting::poison_is_seen_sent_back_and_purged),
         case!(Together, Nothing, waiting::parked_deliveries_are_released_and_canceled),
         case!(Together, Nothing, operating::attempts_are_logged_with_their_trace),
-        case!(Together, Nothing, operating::metrics_are_those_of_the_table),
+        case!(Together, LOGS, operating::metrics_are_those_of_the_table),
         case!(Together, Nothing, operating::a_delivery_is_shown_and_resent),
         case!(Together, Nothing, operating::an_event_is_explained),
         case!(Together, Nothing, operating::an_endpoints_health_is_told_and_reset),

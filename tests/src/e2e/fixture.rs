@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use crate::json_api::JsonApi;
 use anyhow::{Context, ensure};
-use gridpost_ops::failure::Refusal;
-use gridpost_ops::target::{Target, TargetArguments};
+use gridpost_api::journal::query::{AttemptsQuery, JournalQueryInput};
+use gridpost_core::time::Timestamp;
 use gridpost_ops::{
+    attempt_lines::AttemptLine,
     audit::{self, AuditOptions},
     clock,
+    failure::Refusal,
     given::TimeSpan,
+    journal::Journal,
+    target::{Target, TargetArguments},
 };
 pub use gridpost_stack::terraform::ACCOUNT;
 use serde_json::{Value, json};
@@ -157,9 +161,26 @@ impl Fixture {
         self.lines_of(&format!("gridpost-{function}"), text).await
     }
 
-    /// The lines of any function's log that contain `text`.
+    /// Attempts and ends as lines, oldest first, as `gridpost tail --json` prints them.
+    async fn journal_lines(&self) -> anyhow::Result<Vec<String>> {
+        let from = Timestamp::from_millis(self.began_ms);
+        let attempts = AttemptsQuery { from: Some(from.into()), ..AttemptsQuery::default() };
+        let question =
+            JournalQueryInput { attempts: Some(attempts), ..JournalQueryInput::default() };
+        let mut journal = Journal::connect(&self.target()?, None).await?;
+        let entries = journal.ask(question, usize::MAX).await?.attempts.unwrap_or_default();
+        let lines = entries.into_iter().rev().map(AttemptLine::from);
+        lines.map(|line| Ok(serde_json::to_string(&line)?)).collect()
+    }
+
+    /// The lines of any function's log that contain `text`; of `gridpost dev`, which logs no attempts, those
+    /// of its journal.
     pub async fn lines_of(&self, function: &str, text: &str) -> anyhow::Result<Vec<String>> {
         const FILTER: &str = "Logs_20140328.FilterLogEvents";
+        if self.target()?.is_dev() {
+            let lines = self.journal_lines().await?;
+            return Ok(lines.into_iter().filter(|line| line.contains(text)).collect());
+        }
         let group = format!("/aws/lambda/{function}");
         let mut ask = json!({"logGroupName": group, "startTime": self.began_ms});
         let mut lines = Vec::new();
