@@ -95,7 +95,7 @@ pub struct Scope {
     subscription: Option<String>,
 }
 
-/// What the journal's answers may cost.
+/// The most that the journal's answers may cost.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct Price {
     /// On AWS, read logs for this many U.S. dollars at most (default 0.10)

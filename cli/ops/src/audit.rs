@@ -50,7 +50,7 @@ pub struct AuditOptions {
     pub since: TimeSpan,
     /// How long to wait until it balances.
     pub wait: Duration,
-    /// What the journal's answers may cost, in U.S. dollars; $0.10 by default.
+    /// The most that the journal's answers may cost, in U.S. dollars; $0.10 by default.
     pub max_dollars: Option<f64>,
 }
 

@@ -45,7 +45,7 @@ pub struct Question {
     /// How far back attempts are looked for.
     #[serde(skip)]
     pub since: TimeSpan,
-    /// What the journal's answer may cost, in U.S. dollars; $0.10 by default.
+    /// The most that the journal's answer may cost, in U.S. dollars; $0.10 by default.
     #[serde(skip)]
     pub max_dollars: Option<f64>,
 }
@@ -65,7 +65,7 @@ pub struct Explanation {
     /// The names of all event subscriptions, and what each wants.
     #[serde(skip)]
     wants: Vec<(String, String)>,
-    /// What happened and is not in the journal's answer, in words.
+    /// The gaps of the journal's answer, in words.
     #[serde(skip)]
     left_out: Vec<String>,
 }

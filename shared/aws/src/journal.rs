@@ -370,7 +370,7 @@ impl LoggedJournal {
     }
 }
 
-/// What the queries of a run have found. Of entries, only those of a page.
+/// The findings of a run's queries; of entries, those of a page alone.
 struct Reading<'q> {
     counts: Option<Counts<'q>>,
     found: Entries,

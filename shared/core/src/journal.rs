@@ -145,7 +145,7 @@ impl Entry {
     }
 }
 
-/// What was counted of one owner in one step of time.
+/// The counts of one owner in one step of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
     pub accepted: u64,
@@ -242,7 +242,7 @@ pub struct SeriesQuestion {
     pub step: Step,
 }
 
-/// What the journal knows.
+/// The journal's answer to a question.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     pub known: Known,

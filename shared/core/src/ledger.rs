@@ -21,9 +21,9 @@ use crate::{
 /// Whose events are counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Owner {
-    /// What a topic accepted.
+    /// A topic, for events that it accepted.
     Topic(String),
-    /// What an event subscription matched.
+    /// An event subscription, for events that it matched.
     Subscription(SubscriptionKey),
 }
 
@@ -88,7 +88,7 @@ impl Count {
     }
 }
 
-/// What is counted.
+/// The kinds of counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counted {
     Accepted,

@@ -9,7 +9,7 @@ use super::PortError;
 
 /// Writes the journal.
 ///
-/// What is given with the receipt of a message, or about a delivery, takes effect at the latest with the
+/// A note with the receipt of a message, or about a delivery, takes effect at the latest with the
 /// next write about it: with its state, its successor or the deletion of the message. So it is given before
 /// that write. A store that can commits both together; a log has it at once.
 #[async_trait]
@@ -57,7 +57,7 @@ pub struct JournalReply {
     pub progress: Progress,
 }
 
-/// What an answer reads, about.
+/// The data that an answer reads, about.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reads {
     pub gigabytes: f64,

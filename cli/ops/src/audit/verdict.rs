@@ -135,7 +135,7 @@ pub struct Audit {
     /// Event subscriptions that may have been changed in the audit's time: their deliveries may be larger than
     /// that.
     pub changed: BTreeSet<SubscriptionKey>,
-    /// What the journal's answer leaves out, in words.
+    /// The gaps of the journal's answer, in words.
     pub left_out: Vec<String>,
     /// Event subscriptions of which more waits than was counted: nothing of theirs is called missing.
     pub partial: BTreeSet<SubscriptionKey>,

@@ -9,7 +9,7 @@ use gridpost_ports::{JournalError, Reads};
 
 use super::{lines::hex, store::LogGroup};
 
-/// What Logs Insights costs in U.S. dollars for a gigabyte that it reads. Source: Amazon CloudWatch pricing,
+/// The price in U.S. dollars of a gigabyte that Logs Insights reads. Source: Amazon CloudWatch pricing,
 /// us-east-1. `FilterLogEvents` is free.
 const DOLLARS_A_GIGABYTE: f64 = 0.005;
 
@@ -33,7 +33,7 @@ const MINUTES_FOR_MS: i64 = 3 * HOUR_MS;
 /// The size of lines in the first slice that is read.
 const SLICE_BYTES: f64 = 2e6;
 
-/// What a question reads.
+/// The data that a question reads.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) groups: Vec<String>,

@@ -1,4 +1,4 @@
-//! What the journal needs of CloudWatch Logs.
+//! The calls of CloudWatch Logs that the journal makes.
 
 use std::collections::BTreeMap;
 

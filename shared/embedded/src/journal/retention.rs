@@ -70,7 +70,7 @@ fn disk(folder: &Path) -> Option<(u64, u64)> {
     Some((bytes(disk.f_blocks), bytes(disk.f_bavail)))
 }
 
-/// What there is to remove.
+/// The history that there is to remove.
 pub(super) struct Retention {
     /// The first entry and its time.
     oldest: Option<(i64, Timestamp)>,

@@ -22,7 +22,7 @@ const PARTS: u64 = 128;
 const ROW_BYTES: usize = 96;
 const ITEM_BYTES: usize = 6;
 
-/// What entries are found by.
+/// Properties that entries are found by.
 #[derive(Clone, Copy)]
 pub(super) enum Term<'a> {
     Event(&'a str),

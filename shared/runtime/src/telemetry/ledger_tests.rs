@@ -23,7 +23,7 @@ fn key(name: &str) -> SubscriptionKey {
     SubscriptionKey { topic: "t".to_owned(), name: name.to_owned() }
 }
 
-/// What is counted of which event subscription, publish time, events.
+/// Count, event subscription, publish time, events.
 type Row = (&'static str, &'static str, i64, u64);
 
 const COUNTS: [Row; 11] = [
