@@ -14,7 +14,7 @@ use crate::{counts::Counts, log::Log};
 pub(crate) struct ProcessJournal {
     pub(crate) store: Arc<JournalStore>,
     pub(crate) counts: Counts,
-    /// On standard output, entries are for whoever looks.
+    /// If it is standard output, entries are printed there, too.
     pub(crate) log: Log,
 }
 

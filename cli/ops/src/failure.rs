@@ -91,7 +91,7 @@ impl Refusal {
     /// Returns what to do about it, if the message does not say so.
     pub fn next_step(&self) -> Option<&'static str> {
         match self.status {
-            // Its message says what the deployment lacks; the caller lacks nothing.
+            // Its message names the permission that the deployment lacks, not the caller.
             403 if self.code == "JournalDenied" => None,
             401 => {
                 Some("Check the key: `gridpost topic keys <topic>` shows the two that are valid.")

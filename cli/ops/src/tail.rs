@@ -127,7 +127,7 @@ impl Follower {
     }
 }
 
-/// What was given already.
+/// The entries that were given already.
 struct Seen {
     /// Until then nothing is missing.
     until: Timestamp,

@@ -46,7 +46,7 @@ const READS_FOR: Duration = Duration::from_secs(15);
 /// CloudWatch Logs quotas.
 const PAUSE: Duration = Duration::from_millis(220);
 
-/// What has more bytes to read is not tried by pages. A page has at most 1 MB of lines that match.
+/// A question that reads more bytes is not tried by pages. A page has at most 1 MB of matching lines.
 const TRIED_BYTES: f64 = 1e8;
 
 /// How much longer each slice of time is than the newer one before it.
@@ -268,7 +268,7 @@ impl LoggedJournal {
                 let range = LogRange { group, from, to, pattern: &pattern };
                 let take = |line: LogLine| slice.extend(wanted(&line, asked, after.as_ref()));
                 if !self.each_line(&range, &mut budget, take).await? {
-                    // What is whole is a short page, unless all of it was asked for.
+                    // A page shorter than was asked for is the last one.
                     let is_page = is_read_from_its_end(question) && !found.is_empty();
                     let rest = Position { at: to, id: String::new() };
                     let page = is_page.then(|| page(question, found, Some(rest)));
@@ -400,7 +400,7 @@ impl<'q> Reading<'q> {
         }
         if let Question::Attempts(asked) = question {
             let lines = || rows.iter().filter_map(query::line_of);
-            // The newest are there; others of the last one's millisecond may not be.
+            // Entries of the last one's millisecond may be missing.
             if is_full && let Some(oldest) = lines().map(|line| line.at).min() {
                 self.begins = self.begins.max(Some(oldest + Duration::from_millis(1)));
             }

@@ -38,7 +38,7 @@ fn of(topic: &str, name: &str) -> Owner {
     Owner::Subscription(key(topic, name))
 }
 
-/// What the functions log of some minutes of the day.
+/// The lines that the functions log in some minutes of the day.
 fn log_some(fixture: &Fixture) {
     let (orders, stock) = (of("orders", "billing"), of("stock", "audit"));
     for minute in [0, 1, 59, 60, 61, 700] {

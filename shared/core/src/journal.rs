@@ -85,7 +85,7 @@ impl EntryKind {
 }
 
 impl Entry {
-    /// Makes an entry about a delivery, without event ids, that says nothing else yet.
+    /// Makes an entry about a delivery with its defaults, and without event ids.
     pub fn of(delivery: &Delivery, kind: EntryKind) -> Self {
         Self {
             kind,

@@ -322,7 +322,7 @@ impl Ledger {
                     _ => {}
                 }
             }
-            // A failed attempt is no part of an account, and makes none.
+            // Failed attempts are not part of an account.
             Owner::Subscription(_) if matches!(count.counted, Counted::Failed(_)) => {}
             Owner::Subscription(key) => {
                 let account = self.accounts.entry((key.clone(), hour)).or_default();

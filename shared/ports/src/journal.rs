@@ -17,7 +17,7 @@ pub trait Journal: Send + Sync {
     /// Whether it keeps first attempts that succeed; it always counts them.
     fn keeps_first_successes(&self) -> bool;
 
-    /// Notes an entry, and counts what follows from it. `receipt` is that of the message in hand.
+    /// Notes an entry and its count. `receipt` is that of the message in hand.
     fn note(&self, entry: Entry, receipt: Option<&str>);
 
     /// Counts events that no entry counts, with the message in hand.
@@ -30,8 +30,8 @@ pub trait Journal: Send + Sync {
     /// Writes counts that go with no message.
     async fn write(&self, counts: Vec<Count>) -> Result<(), PortError>;
 
-    /// Makes sure that what was noted about a delivery takes effect, before something that no store of
-    /// deliveries knows says that it has ended.
+    /// Commits the notes about a delivery. Call it before its end is recorded in another store, such as the
+    /// payload bucket.
     async fn commit(&self, delivery: Uuid) -> Result<(), PortError>;
 }
 

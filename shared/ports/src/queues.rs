@@ -16,7 +16,7 @@ pub struct Outgoing {
     pub group: String,
     /// Seconds until it may be received: 0 to 900.
     pub delay_s: u32,
-    /// Counts that take effect if it is sent. SQS knows none: see [`Journal::count_sent`](crate::Journal).
+    /// Counts that take effect if it is sent. SQS ignores them: see [`Journal::count_sent`](crate::Journal).
     pub counts: Vec<Count>,
 }
 

@@ -21,13 +21,13 @@ pub struct FakeJournal {
     entries: Mutex<Vec<Entry>>,
     /// With the times at which they were counted.
     counts: Mutex<Vec<(Timestamp, Count)>>,
-    /// What comes instead of the next answers.
+    /// Failures instead of the next answers.
     instead: Mutex<VecDeque<Instead>>,
     asked: Mutex<Vec<(Question, Option<f64>)>>,
     settings: Mutex<JournalSettings>,
 }
 
-/// What comes instead of an answer.
+/// A failure instead of an answer.
 #[derive(Clone, Debug)]
 pub enum Instead {
     Running,
@@ -46,7 +46,7 @@ pub struct JournalSettings {
 }
 
 impl FakeJournal {
-    /// Adds an entry, and counts what follows from it.
+    /// Adds an entry and its count.
     pub fn note(&self, entry: Entry) {
         if let Some(count) = entry.count() {
             self.count(entry.at, count);
@@ -128,7 +128,7 @@ impl FakeJournal {
     }
 }
 
-/// Returns what tells an entry from others.
+/// Returns the key of an entry.
 fn id_of(entry: &Entry) -> String {
     let Entry { kind, delivery, attempt, part, .. } = entry;
     format!("{delivery}/{attempt}/{kind}/{part}")

@@ -319,7 +319,7 @@ async fn an_id_is_taken_only_as_it_was_given() {
         assert_eq!((reply.status, code(&reply)), (404, "ResourceNotFound"), "{id}");
     }
     let reply = look_at(&fixture, format!("{}?$skiptoken=MTp4", id())).await;
-    assert_eq!(reply.status, 404, "a page that is none");
+    assert_eq!(reply.status, 404, "an invalid page token");
     let reply = fixture.send("POST /journalQueries?$skiptoken=MTox", json!({"series": {}})).await;
     assert_eq!(reply.status, 400);
 }

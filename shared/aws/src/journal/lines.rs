@@ -229,8 +229,8 @@ fn failed(line: &str) -> Option<Count> {
     })
 }
 
-/// Returns the longest part of a text that stands in a line as it is and means nothing to a pattern or a
-/// query. Lines with it are looked at afterwards.
+/// Returns the longest part of a text that JSON does not escape and that has no special meaning in a filter
+/// pattern or a query. Lines that contain it are compared with the whole text afterwards.
 pub(super) fn plain_part(text: &str) -> Option<&str> {
     let is_plain = |one: char| one.is_ascii_alphanumeric() || "-_.:/".contains(one);
     text.split(|one| !is_plain(one)).max_by_key(|part| part.len()).filter(|part| !part.is_empty())

@@ -101,7 +101,7 @@ fn bin(step: Step) -> &'static str {
     }
 }
 
-/// Returns a name that can be one; others are none of any line.
+/// Returns a name in lower case, as queries compare it. Returns `None` if no resource can have that name.
 fn name_in_query(name: &Option<String>) -> Option<String> {
     let name = name.as_deref()?;
     (plain_part(name) == Some(name)).then(|| name::folded(name))

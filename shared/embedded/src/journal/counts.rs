@@ -87,7 +87,7 @@ impl Tally {
     }
 }
 
-/// What is summed.
+/// The key of a sum.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     owner: i64,

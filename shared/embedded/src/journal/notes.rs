@@ -13,7 +13,7 @@ use super::{counts::Tally, entries::Prepared};
 /// A note without a message that no write has taken for this long is committed by itself.
 const WAITS_FOR: Duration = Duration::from_secs(60);
 
-/// No handler has a message for as long.
+/// Longer than any handler holds a message.
 const VOID_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Above this many, new notes wait for no write.
@@ -77,8 +77,8 @@ impl Notes {
         self.taken.extend(notes.map(|(_, note)| note));
     }
 
-    /// Drops the notes of earlier receives of a message. Whoever made them settles nothing any more: the
-    /// work is done again, and noted.
+    /// Drops the notes of earlier receives of a message. The handler that made them can't settle the message
+    /// any more: the work is done, and noted, again.
     pub(super) fn drop_before(&mut self, (id, receives): InHand) {
         let before = (Some((id, 0)), 0)..(Some((id, receives)), 0);
         self.waiting.extract_if(before, |_, _| true).for_each(drop);

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OptionalExtension};
 pub(super) struct Numbers(HashMap<String, i64>);
 
 impl Numbers {
-    /// Returns the number of a text, which is given one if it has none.
+    /// Returns the number of a text. A new text gets a new number.
     pub(super) fn of(&mut self, connection: &Connection, text: &str) -> rusqlite::Result<i64> {
         if let Some(number) = self.0.get(text) {
             return Ok(*number);

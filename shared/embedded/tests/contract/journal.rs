@@ -94,7 +94,7 @@ async fn a_note_is_committed_with_the_write_of_its_message() {
         assert_eq!(series(&*journal, Step::Hour).await.0.len(), 2);
         queues.hide(RETRY, &second, 60).await.expect("hidden");
         assert_eq!(all(stores).await.len(), 2);
-        // The message is gone: whoever deleted it has noted what became of it.
+        // The message is gone: the handler that deleted it has noted the result.
         journal.note(entry(3, EntryKind::Success), Some(&first));
         queues.delete(RETRY, vec![first]).await.expect("deleted");
         assert_eq!(all(stores).await.len(), 2);
@@ -179,7 +179,7 @@ async fn notes_wait_when_their_write_fails() {
     assert_eq!(series(&*journal, Step::Hour).await.0.len(), 1, "none of what was not sent");
 }
 
-/// The process ends, or its handler dies: what happened once is there once.
+/// The process ends, or its handler dies: an entry is still written once.
 #[tokio::test]
 async fn a_note_without_its_write_is_lost_with_the_process_alone() {
     let fixture = Fixture::on_disk();

@@ -207,7 +207,7 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
     Some(tokens)
 }
 
-/// What is left of a command.
+/// The rest of a command.
 struct Reader<'t> {
     tokens: &'t [Token],
 }

@@ -21,7 +21,7 @@ const COMMITTED_AFTER: Duration = Duration::from_secs(75);
 /// Entries on a page: pages are to be many.
 const PAGE: usize = 7;
 
-/// What the journal answers.
+/// The answers of the journal.
 #[derive(Debug)]
 pub struct JournalRemains {
     pub ledger: Ledger,
