@@ -98,10 +98,10 @@ module "manage" {
       resources = [local.payload_bucket_arn]
     },
     {
-      sid     = "ReadTheJournal"
-      actions = ["logs:FilterLogEvents", "logs:StartQuery"]
-      # Some services check a group's ARN, others that of its streams.
-      resources = flatten([for group in local.journal_group_arns : [group, "${group}:*"]])
+      # Policies name groups with `:*`. Source: Amazon CloudWatch Logs API, "LogGroup".
+      sid       = "ReadTheJournal"
+      actions   = ["logs:FilterLogEvents", "logs:StartQuery"]
+      resources = local.journal_group_arns
     },
     # A list of groups and a query have no ARN; a query's id is never a caller's. Source: Service Authorization Reference,
     # "Amazon CloudWatch Logs".
@@ -124,6 +124,6 @@ locals {
   log_group_arn_prefix = "arn:${local.account.partition}:logs:${local.account.region}:${local.account.id}:log-group:"
   journal_group_arns = [
     for function in concat(["ingest", "dispatch", "dead-letter", "redrive", "manage"], var.aws_sources ? ["intake"] : []) :
-    "${local.log_group_arn_prefix}/aws/lambda/${var.name_prefix}-${function}"
+    "${local.log_group_arn_prefix}/aws/lambda/${var.name_prefix}-${function}:*"
   ]
 }

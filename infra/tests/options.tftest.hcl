@@ -249,7 +249,7 @@ run "what_calls_endpoints_may_be_in_a_network_of_ones_own" {
       join(" ", [for statement in jsondecode(policy).Statement : statement.Sid if contains(statement.Resource, "*")])
       == lookup({
         dispatch = "ManageNetworkInterfaces NotByTheFunctionItself"
-        manage   = "SeeJournalQueries ManageNetworkInterfaces NotByTheFunctionItself"
+        manage   = "FindTheJournal ManageNetworkInterfaces NotByTheFunctionItself"
       }, name, "")
     ])
     error_message = "a function can't have its network interfaces, or needs none and may"

@@ -533,15 +533,10 @@ run "manage_writes_configuration_and_handles_what_waits" {
           Sid    = "ReadTheJournal", Effect = "Allow"
           Action = ["logs:FilterLogEvents", "logs:StartQuery"]
           Resource = [
-            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-ingest",
             "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-ingest:*",
-            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-dispatch",
             "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-dispatch:*",
-            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-dead-letter",
             "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-dead-letter:*",
-            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-redrive",
             "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-redrive:*",
-            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-manage",
             "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-manage:*",
           ]
         },

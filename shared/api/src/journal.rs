@@ -357,8 +357,8 @@ fn entries(period: usize, ledger: &Ledger) -> impl Iterator<Item = LedgerEntry> 
     intakes.chain(accounts)
 }
 
-impl From<((Owner, Timestamp), Flow)> for SeriesEntry {
-    fn from(((owner, begins), flow): ((Owner, Timestamp), Flow)) -> Self {
+impl From<((Timestamp, Owner), Flow)> for SeriesEntry {
+    fn from(((begins, owner), flow): ((Timestamp, Owner), Flow)) -> Self {
         let Flow { accepted, unmatched, account, failed } = flow;
         let (event_subscription, failed_attempts, counts) = match owner.name() {
             None => (None, None, JournalCounts::Topic(TopicCounts { accepted, unmatched })),

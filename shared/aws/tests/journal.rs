@@ -115,10 +115,10 @@ async fn a_large_log_gives_the_answers_of_a_small_one() {
     let Question::Series(all) = &questions()[4] else { unreachable!() };
     let sums = small.answer(&Question::Series(all.clone())).await.expect("an answer").known;
     let Known::Series(series) = sums else { panic!("{sums:?}") };
-    let flow = &series.0[&(of("orders", "billing"), at(0))];
+    let flow = &series.0[&(at(0), of("orders", "billing"))];
     assert_eq!((flow.account.matched, flow.account.delivered), (15, 9));
     assert_eq!(flow.failed.get("Busy"), Some(&3));
-    assert_eq!(series.0[&(topic("orders"), at(660))].accepted, 5);
+    assert_eq!(series.0[&(at(660), topic("orders"))].accepted, 5);
 }
 
 #[tokio::test(start_paused = true)]

@@ -155,14 +155,14 @@ pub struct Flow {
     pub failed: BTreeMap<String, u64>,
 }
 
-/// Counts by owner and the beginning of the step in which they were counted.
+/// Counts by the beginning of the step in which they were counted, and by owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Series(pub BTreeMap<(Owner, Timestamp), Flow>);
+pub struct Series(pub BTreeMap<(Timestamp, Owner), Flow>);
 
 impl Series {
     /// Adds counts that were made in the step that begins then.
     pub fn add(&mut self, begins: Timestamp, count: &Count) {
-        let flow = self.0.entry((count.owner.clone(), begins)).or_default();
+        let flow = self.0.entry((begins, count.owner.clone())).or_default();
         match &count.counted {
             Counted::Accepted => flow.accepted = flow.accepted.saturating_add(count.events),
             Counted::Unmatched => flow.unmatched = flow.unmatched.saturating_add(count.events),

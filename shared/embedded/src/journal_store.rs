@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gridpost_core::{
-    journal::{Answer, Count, Entry, Known, Question},
-    ledger::Ledger,
-};
+use gridpost_core::journal::{Answer, Count, Entry, Question};
 use gridpost_ports::{
     Clock, Journal, JournalError, JournalReader, JournalReply, PortError, Progress, Reads,
 };
@@ -74,36 +71,16 @@ impl JournalReader for JournalStore {
         page: Option<&str>,
         _: Option<f64>,
     ) -> Result<JournalReply, JournalError> {
-        const CALL: &str = "journal: reading";
-        let now = self.clock.now();
-        let answer = |known, begins, next| Answer {
-            known,
-            known_until: now,
-            begins,
+        let place = page.map(|page| page.parse().map_err(|_| JournalError::Page)).transpose()?;
+        let (question, known_until) = (question.clone(), self.clock.now());
+        let work = move |connection: &_| answers::page(connection, &question, place);
+        let page = self.database.read_much("journal: reading", work).await?;
+        let answer = Answer {
+            known: page.known,
+            known_until,
+            begins: page.begins,
             lacks_first_successes: false,
-            next,
-        };
-        let token = page.map(|page| page.parse::<i64>().map_err(|_| JournalError::Page));
-        let answer = match question.clone() {
-            Question::Attempts(question) => {
-                let before = token.transpose()?.unwrap_or(i64::MAX);
-                let work = move |it: &_| answers::attempts(it, &question, before);
-                let page = self.database.read_much(CALL, work).await?;
-                answer(Known::Attempts(page.entries), page.begins, page.next)
-            }
-            _ if page.is_some() => return Err(JournalError::Page),
-            Question::Ledger(question) => {
-                let others = vec![Ledger::default(); question.cuts.len()];
-                let work = move |it: &_| answers::ledger(it, &question);
-                let (ledger, begins) = self.database.read_much(CALL, work).await?;
-                let all = std::iter::once(ledger).chain(others).collect();
-                answer(Known::Ledger(all), begins, None)
-            }
-            Question::Series(question) => {
-                let work = move |it: &_| answers::series(it, &question);
-                let (series, begins) = self.database.read_much(CALL, work).await?;
-                answer(Known::Series(series), begins, None)
-            }
+            next: page.next.map(|place| place.to_string()),
         };
         Ok(JournalReply { reads: Reads::default(), progress: Progress::Answered(answer) })
     }

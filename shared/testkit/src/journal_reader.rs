@@ -43,6 +43,8 @@ pub struct JournalSettings {
     pub begins: Option<Timestamp>,
     /// It leaves out first attempts that succeed.
     pub lacks_first_successes: bool,
+    /// A page of a series has one step.
+    pub gives_single_steps: bool,
 }
 
 impl FakeJournal {
@@ -116,7 +118,11 @@ impl FakeJournal {
         Known::Ledger(periods)
     }
 
-    fn series(&self, asked: &SeriesQuestion) -> Known {
+    fn series(
+        &self,
+        asked: &SeriesQuestion,
+        page: Option<&str>,
+    ) -> Result<(Known, Option<String>), JournalError> {
         let mut series = Series::default();
         for (at, count) in self.counts.lock().expect("no panic").iter() {
             let is_of_the_time = (asked.from..asked.to).contains(at);
@@ -124,7 +130,16 @@ impl FakeJournal {
                 series.add(asked.step.begin(*at), count);
             }
         }
-        Known::Series(series)
+        let mut next = None;
+        if self.settings.lock().expect("no panic").gives_single_steps {
+            let place =
+                page.map(|page| page.parse().map_err(|_| JournalError::Page)).transpose()?;
+            series.0.retain(|(begins, _), _| begins.as_millis() >= place.unwrap_or(i64::MIN));
+            let first = series.0.keys().next().map(|(begins, _)| *begins);
+            next = series.0.keys().map(|(begins, _)| *begins).find(|begins| Some(*begins) != first);
+            series.0.retain(|(begins, _), _| Some(*begins) == first);
+        }
+        Ok((Known::Series(series), next.map(|next| next.as_millis().to_string())))
     }
 }
 
@@ -172,7 +187,7 @@ impl JournalReader for FakeJournal {
         let (known, next) = match question {
             Question::Attempts(asked) => self.attempts(asked, page)?,
             Question::Ledger(asked) => (self.ledgers(asked), None),
-            Question::Series(asked) => (self.series(asked), None),
+            Question::Series(asked) => self.series(asked, page)?,
         };
         reply(Progress::Answered(Answer {
             known,

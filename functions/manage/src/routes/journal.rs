@@ -13,8 +13,11 @@ use gridpost_api::{
         query::{JournalQueryInput, MAX_DOLLARS},
     },
 };
-use gridpost_core::{journal::Question, time::Timestamp};
-use gridpost_ports::{JournalReply, Progress, Reads};
+use gridpost_core::{
+    journal::{Known, Question},
+    time::Timestamp,
+};
+use gridpost_ports::{JournalError, JournalReply, Progress, Reads};
 use serde::Serialize;
 
 use super::{Answer, InContext, openapi::*, sent::Sent};
@@ -91,12 +94,12 @@ async fn answer(
     let (mut token, mut skipped) = (page.after.as_deref(), 0);
     match &mut question {
         Question::Attempts(question) => question.most = page.most(),
-        // A reader gives these whole.
+        // Within a page of the reader, which may be longer than an answer.
         Question::Ledger(_) | Question::Series(_) => {
-            let parsed = token.take().map(str::parse).transpose();
-            skipped = parsed
-                .map_err(|_| Reply::from(gridpost_ports::JournalError::Page))?
-                .unwrap_or_default();
+            if let Some((place, rest)) = token.map(|all| all.split_once('.').unwrap_or((all, ""))) {
+                skipped = place.parse().map_err(|_| Reply::from(JournalError::Page))?;
+                token = Some(rest).filter(|rest| !rest.is_empty());
+            }
         }
     }
     let reply = context.journal_reader.ask(&question, token, max_dollars).await?;
@@ -108,15 +111,17 @@ async fn answer(
     };
     let mut query = JournalQuery::new(id, status, gigabytes, dollars);
     let Progress::Answered(answer) = progress else { return Ok(Reply::accepted(query)) };
-    let mut next = answer.next.clone();
+    let counts = !matches!(answer.known, Known::Attempts(_));
+    let next = answer.next.clone();
+    let mut next = next.map(|next| if counts { format!("0.{next}") } else { next });
     query = query.answered(answer);
     let most = page.top().unwrap_or(usize::MAX);
     let left = [
         query.ledger.as_mut().map(|all| cut(all, skipped, most)),
         query.series.as_mut().map(|all| cut(all, skipped, most)),
     ];
-    if let Some(next_entry) = left.into_iter().flatten().flatten().next() {
-        next = Some(next_entry.to_string());
+    if let Some(place) = left.into_iter().flatten().flatten().next() {
+        next = Some(format!("{place}.{}", token.unwrap_or_default()));
     }
     let url = format!("{}/journalQueries/{}", context.settings.manage_url, query.id);
     query.next_link = next.map(|next| page.next_link(&url, &next));

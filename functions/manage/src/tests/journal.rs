@@ -1,6 +1,6 @@
 //! Questions to the journal.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use gridpost_core::{
@@ -190,6 +190,36 @@ async fn what_is_not_known_is_said() {
     assert_eq!((&answer["begins"], &answer["knownUntil"]), (&json!(time(45)), &json!(time(5))));
     let reply = fixture.send(ASK, json!({"ledger": {}})).await;
     assert_eq!(answered(&reply)["leavesOut"], json!([]), "they are counted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_of_the_journal_are_cut_to_answers() {
+    let fixture = filled();
+    let own = Owner::Subscription(key("demo", "s-1"));
+    for (owner, counted) in
+        [(Owner::Topic("demo".to_owned()), Counted::Accepted), (own, Counted::Matched)]
+    {
+        fixture.journal.count(ago(200), count(owner, counted, 1));
+    }
+    let steps = json!({"series": {"step": "minute", "from": time(600)}});
+    let whole = fixture.send(ASK, steps.clone()).await;
+    let whole = answered(&whole)["series"].as_array().expect("entries").clone();
+    let times: BTreeSet<_> = whole.iter().map(|one| one["time"].to_string()).collect();
+    assert!(times.len() > 1 && whole.len() > times.len(), "{whole:?}");
+    fixture.journal.set(JournalSettings { gives_single_steps: true, ..JournalSettings::default() });
+    for (top, want) in [("", times.len()), ("?$top=1", whole.len())] {
+        let mut reply = fixture.send(&format!("{ASK}{top}"), steps.clone()).await;
+        let (mut series, mut pages) = (Vec::new(), 0);
+        loop {
+            pages += 1;
+            series.extend(answered(&reply)["series"].as_array().expect("entries").clone());
+            if body(&reply)["nextLink"].is_null() {
+                break;
+            }
+            reply = fixture.call(&format!("GET {}", path(&body(&reply)["nextLink"]))).await;
+        }
+        assert_eq!((&series, pages), (&whole, want));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -77,9 +77,10 @@ pub struct LedgerQuery {
     pub event_subscription: Option<String>,
     /// Of events published in the hour of this time, or later; a day before `to` by default.
     pub from: Option<Time>,
-    /// Counted before this time; now by default.
+    /// Counted before this time; now by default. On one machine, published before the end of its hour.
     pub to: Option<Time>,
-    /// Ascending times that divide the counts, by when they were made, into periods.
+    /// Ascending times that divide the counts, by when they were made, into periods. On one machine, the
+    /// first period has all counts.
     #[schema(max_items = 10)]
     pub cuts: Option<Vec<Time>>,
 }
@@ -93,9 +94,9 @@ pub struct SeriesQuery {
     pub topic: Option<String>,
     /// Of event subscriptions of this name.
     pub event_subscription: Option<String>,
-    /// An hour before `to` by default.
+    /// An hour before `to` by default. On one machine, the beginning of its step.
     pub from: Option<Time>,
-    /// Before this time; now by default.
+    /// Before this time; now by default. On one machine, the end of its step.
     pub to: Option<Time>,
     /// Minute goes with 3 days at most.
     #[schema(value_type = Option<stand_in::JournalStep>, default = "Hour")]

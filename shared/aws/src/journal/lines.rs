@@ -172,12 +172,12 @@ impl<'q> Counts<'q> {
                 let mut ledger = Ledger::default();
                 ledger.read(line, Timestamp::MIN);
                 for ((topic, _), intake) in ledger.intakes {
-                    let flow = series.0.entry((Owner::Topic(topic), begins)).or_default();
+                    let flow = series.0.entry((begins, Owner::Topic(topic))).or_default();
                     flow.accepted = flow.accepted.saturating_add(intake.accepted);
                     flow.unmatched = flow.unmatched.saturating_add(intake.unmatched);
                 }
                 for ((key, _), account) in ledger.accounts {
-                    let flow = series.0.entry((Owner::Subscription(key), begins)).or_default();
+                    let flow = series.0.entry((begins, Owner::Subscription(key))).or_default();
                     flow.account.add(&account);
                 }
             }
@@ -197,7 +197,7 @@ impl<'q> Counts<'q> {
                 Known::Ledger(ledgers)
             }
             Self::Series(SeriesQuestion { topic: of, subscription, .. }, mut series) => {
-                series.0.retain(|(owner, _), _| {
+                series.0.retain(|(_, owner), _| {
                     is_named(owner.topic(), owner.name(), of, subscription)
                 });
                 Known::Series(series)

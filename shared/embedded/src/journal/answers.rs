@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use gridpost_core::{
     journal::{
-        AttemptsQuestion, Count, Entry, EntryKind, LedgerQuestion, Series as Flows, SeriesQuestion,
-        Step,
+        AttemptsQuestion, Count, Entry, EntryKind, Known, LedgerQuestion, Question,
+        Series as Flows, SeriesQuestion, Step,
     },
     ledger::Ledger,
     time::Timestamp,
@@ -23,11 +23,25 @@ use super::{
 /// Rows that one page looks at: a second or less.
 const LOOKED_AT_MAX: usize = 200_000;
 
-/// Some entries of an answer.
+/// A page of an answer.
 pub(crate) struct Page {
-    pub(crate) entries: Vec<(String, Entry)>,
+    pub(crate) known: Known,
     pub(crate) begins: Option<Timestamp>,
-    pub(crate) next: Option<String>,
+    /// For attempts the entry before which the next page begins; for counts its first step.
+    pub(crate) next: Option<i64>,
+}
+
+/// Answers a question from that place on.
+pub(crate) fn page(
+    connection: &Connection,
+    question: &Question,
+    place: Option<i64>,
+) -> rusqlite::Result<Page> {
+    match question {
+        Question::Attempts(question) => attempts(connection, question, place.unwrap_or(i64::MAX)),
+        Question::Ledger(question) => ledger(connection, question, place),
+        Question::Series(question) => series(connection, question, place),
+    }
 }
 
 /// Conditions that entries meet.
@@ -154,7 +168,7 @@ impl Gathering<'_> {
     }
 }
 
-pub(crate) fn attempts(
+fn attempts(
     connection: &Connection,
     question: &AttemptsQuestion,
     before: i64,
@@ -167,30 +181,32 @@ pub(crate) fn attempts(
     let Gathering { entries, next, .. } = gathering;
     // The first entry ever written has the id 1.
     let cut = oldest(connection)?.filter(|(id, _)| *id > 1).map(|(_, at)| at);
-    Ok(Page {
-        entries: entries.into_iter().map(|(id, entry)| (id.to_string(), entry)).collect(),
-        begins: cut.filter(|begins| *begins > question.from),
-        next: next.map(|id| id.to_string()),
-    })
+    let entries = entries.into_iter().map(|(id, entry)| (id.to_string(), entry));
+    let begins = cut.filter(|begins| *begins > question.from);
+    Ok(Page { known: Known::Attempts(entries.collect()), begins, next })
 }
 
-pub(crate) fn ledger(
+fn ledger(
     connection: &Connection,
     question: &LedgerQuestion,
-) -> rusqlite::Result<(Ledger, Option<Timestamp>)> {
-    let LedgerQuestion { topic, subscription, from, to, .. } = question;
-    let mut ledger = Ledger::default();
+    place: Option<i64>,
+) -> rusqlite::Result<Page> {
+    let LedgerQuestion { topic, subscription, from, to, cuts } = question;
+    // The sums do not say when they were counted.
+    let mut periods = vec![Ledger::default(); cuts.len() + 1];
     let names = (topic.as_deref(), subscription.as_deref());
-    let begins = counted(connection, Series::Ledger, (*from, *to), names, |_, count| {
-        ledger.count(&count);
-    })?;
-    Ok((ledger, begins))
+    let (begins, next) =
+        counted(connection, Series::Ledger, (*from, *to), names, place, |_, count| {
+            periods[0].count(&count);
+        })?;
+    Ok(Page { known: Known::Ledger(periods), begins, next })
 }
 
-pub(crate) fn series(
+fn series(
     connection: &Connection,
     question: &SeriesQuestion,
-) -> rusqlite::Result<(Flows, Option<Timestamp>)> {
+    place: Option<i64>,
+) -> rusqlite::Result<Page> {
     let SeriesQuestion { topic, subscription, from, to, step } = question;
     let mut flows = Flows::default();
     let names = (topic.as_deref(), subscription.as_deref());
@@ -198,27 +214,32 @@ pub(crate) fn series(
         Step::Minute => Series::Minutes,
         Step::Hour => Series::Hours,
     };
-    let begins = counted(connection, series, (*from, *to), names, |at, count| {
+    let (begins, next) = counted(connection, series, (*from, *to), names, place, |at, count| {
         flows.add(at, &count);
     })?;
-    Ok((flows, begins))
+    Ok(Page { known: Known::Series(flows), begins, next })
 }
 
-/// Reads counts with the beginning of their steps. Returns when the series begins, if that is later.
+/// Reads counts with the beginning of their steps, from the step `place` on. Returns when the series begins,
+/// if that is later, and the first step of the next page.
 fn counted(
     connection: &Connection,
     series: Series,
     (from, to): (Timestamp, Timestamp),
     (topic, subscription): (Option<&str>, Option<&str>),
+    place: Option<i64>,
     mut put: impl FnMut(Timestamp, Count),
-) -> rusqlite::Result<Option<Timestamp>> {
+) -> rusqlite::Result<(Option<Timestamp>, Option<i64>)> {
     let words = Words::read(connection)?;
     let owners = words.owners(topic, subscription);
-    counts::read(connection, series, (from, to), owners.as_ref(), |at, owner, counted, events| {
+    let all = series.steps(from, to);
+    let steps = place.unwrap_or(all.start).max(all.start)..all.end;
+    let put = |at, owner, counted, events| {
         if let (Some(owner), Some(counted)) = (words.owner(owner), words.parsed(counted)) {
             put(at, Count { owner, publish_time: at, counted, events, once: None });
         }
-    })?;
+    };
+    let next = counts::read(connection, series, steps, owners.as_ref(), put)?;
     let begins = begins(connection, series)?.map(Timestamp::from_millis);
-    Ok(begins.filter(|begins| *begins > from))
+    Ok((begins.filter(|begins| *begins > from), next))
 }

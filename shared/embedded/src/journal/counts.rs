@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
+    ops::Range,
     time::Duration,
 };
 
@@ -20,6 +21,9 @@ use super::words::{Numbers, owner_text};
 /// Recent rows, and the sums in them, that are added to the series together: in some milliseconds.
 const RECENT_ROWS_MAX: usize = 256;
 const RECENT_SUMS_MAX: usize = 1_000;
+
+/// Rows of a page, about: it ends with a step.
+const ROWS_MAX: usize = 5_000;
 
 /// How long counts are recent.
 const RECENT_FOR: Duration = Duration::from_secs(60 * 60);
@@ -53,6 +57,12 @@ impl Series {
 
     fn step(self, at: Timestamp) -> i64 {
         at.as_millis().div_euclid(self.step_ms())
+    }
+
+    /// Returns the steps that have a time of `from` to before `to`.
+    pub(super) fn steps(self, from: Timestamp, to: Timestamp) -> Range<i64> {
+        let last = Timestamp::from_millis(to.as_millis().saturating_sub(1));
+        self.step(from)..self.step(last).saturating_add(1)
     }
 
     /// Returns the beginning of a step.
@@ -222,36 +232,27 @@ impl Sums {
     }
 }
 
-/// Reads sums of steps that begin from then on and before `to`: the step's beginning, owner, what is
-/// counted, events. `None` for all owners.
+/// Reads sums of some steps: the step's beginning, owner, what is counted, events. `None` for all owners.
+/// Returns the step at which the next page begins.
 pub(super) fn read(
     connection: &Connection,
     series: Series,
-    (from, to): (Timestamp, Timestamp),
+    steps: Range<i64>,
     owners: Option<&HashSet<i64>>,
     mut put: impl FnMut(Timestamp, i64, i64, u64),
-) -> rusqlite::Result<()> {
+) -> rusqlite::Result<Option<i64>> {
     // Both tables as of one commit.
     let connection = connection.unchecked_transaction()?;
-    let before = Timestamp::from_millis(to.as_millis().saturating_sub(1));
-    let (first, until) = (series.step(from), series.step(before).saturating_add(1));
     let mut put = |step: i64, owner, counted, events: i64| {
         put(series.begin(step), owner, counted, u64::try_from(events).unwrap_or(0));
     };
-    for (key, events) in Sums::recent(&connection)?.sums {
-        if let Some(step) = key.step(series).filter(|step| (first..until).contains(step))
-            && owners.is_none_or(|owners| owners.contains(&key.owner))
-        {
-            put(step, key.owner, key.counted, events);
-        }
-    }
-    let first = first.max(edge(&connection, series, "min")?.unwrap_or(0));
-    let until = until.min(edge(&connection, series, "max")?.map_or(0, |last| last + 1));
+    let first = steps.start.max(edge(&connection, series, "min")?.unwrap_or(0));
+    let until = steps.end.min(edge(&connection, series, "max")?.map_or(0, |last| last + 1));
     // Looks up each step of each owner asked for: others may have many more rows.
     let select = match owners {
         None => {
             "SELECT step, owner, counted, events FROM counts \
-             WHERE series = ?1 AND step >= ?2 AND step < ?3 AND ?4 IS NOT NULL"
+             WHERE series = ?1 AND step >= ?2 AND step < ?3 AND ?4 IS NOT NULL ORDER BY step"
         }
         Some(_) => {
             "WITH RECURSIVE steps (at) AS \
@@ -260,13 +261,28 @@ pub(super) fn read(
              WHERE series = ?1 AND step = at AND owner IN (SELECT value FROM json_each(?4))"
         }
     };
-    let owners = serde_json::to_string(&owners).unwrap_or_default();
+    let listed = serde_json::to_string(&owners).unwrap_or_default();
     let mut select = connection.prepare_cached(select)?;
-    let mut rows = select.query((series.number(), first, until, owners))?;
+    let mut rows = select.query((series.number(), first, until, listed))?;
+    let (mut left, mut last, mut next) = (ROWS_MAX, None, None);
     while let Some(row) = rows.next()? {
-        put(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        let step = row.get(0)?;
+        if left == 0 && last != Some(step) {
+            next = Some(step);
+            break;
+        }
+        (left, last) = (left.saturating_sub(1), Some(step));
+        put(step, row.get(1)?, row.get(2)?, row.get(3)?);
     }
-    Ok(())
+    let page = steps.start..next.unwrap_or(steps.end);
+    for (key, events) in Sums::recent(&connection)?.sums {
+        if let Some(step) = key.step(series).filter(|step| page.contains(step))
+            && owners.is_none_or(|owners| owners.contains(&key.owner))
+        {
+            put(step, key.owner, key.counted, events);
+        }
+    }
+    Ok(next)
 }
 
 /// Returns the first or last step of a series: `min` or `max`.

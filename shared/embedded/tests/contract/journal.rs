@@ -5,8 +5,10 @@ use std::time::Duration;
 use gridpost_core::{
     delivery::{parking::Parked, queue::Queue},
     journal::{
-        AttemptsQuestion, Count, Counted, Entry, EntryKind, LedgerQuestion, Owner, Question, Step,
+        AttemptsQuestion, Count, Counted, Entry, EntryKind, LedgerQuestion, Owner, Question,
+        Series, Step,
     },
+    ledger::Ledger,
     time::Timestamp,
 };
 use gridpost_embedded::Embedded;
@@ -79,6 +81,36 @@ async fn the_journal_keeps_its_contract() {
 }
 
 #[tokio::test]
+async fn long_answers_have_pages() {
+    let fixture = Fixture::on_disk();
+    let journal = fixture.stores.journal();
+    let (mut hours, mut minutes, mut accounts) =
+        (Series::default(), Series::default(), Ledger::default());
+    for number in 0..6_000 {
+        let mut noted = entry(number, EntryKind::Success);
+        noted.subscription.name = format!("s{}", number % 20);
+        noted.publish_time = noted.publish_time.hour() + Duration::from_secs(3_600) * (number / 20);
+        noted.at = noted.publish_time + Duration::from_secs(60) * (number / 20);
+        let count = noted.count().expect("it counts");
+        hours.add(Step::Hour.begin(noted.at), &count);
+        minutes.add(Step::Minute.begin(noted.at), &count);
+        accounts.count(&count);
+        journal.note(noted, None);
+    }
+    settle(&fixture).await;
+    let all = LedgerQuestion { to: Timestamp::MAX, ..LedgerQuestion::default() };
+    assert_eq!(series(&*journal, Step::Hour).await, hours);
+    assert_eq!(series(&*journal, Step::Minute).await, minutes);
+    assert_eq!(ledger(&*journal, all.clone()).await, accounts);
+    let one = LedgerQuestion { subscription: Some("s7".to_owned()), ..all.clone() };
+    assert_eq!(ledger(&*journal, one.clone()).await.accounts.len(), 300);
+    for (question, is_long) in [(all, true), (one, false)] {
+        let answer = answer(&*journal, Question::Ledger(question), None).await;
+        assert_eq!(answer.next.is_some(), is_long);
+    }
+}
+
+#[tokio::test]
 async fn a_note_is_committed_with_the_write_of_its_message() {
     for fixture in Fixture::both() {
         let stores = &fixture.stores;
@@ -144,7 +176,7 @@ async fn counts_are_those_of_messages_that_are_sent() {
         assert!(sent[0].is_ok() && sent[1].is_err());
         let flows = series(&*stores.journal(), Step::Minute).await.0;
         let begin = Step::Minute.begin(fixture.clock.now());
-        let key = (Owner::Subscription(contract::key()), begin);
+        let key = (begin, Owner::Subscription(contract::key()));
         assert_eq!(flows.len(), 1);
         assert_eq!(flows[&key].account.matched, 3, "now, not when it was published");
         stores.journal().write(vec![matched(2)]).await.expect("written");

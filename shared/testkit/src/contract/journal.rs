@@ -59,36 +59,53 @@ pub async fn answer(reader: &dyn JournalReader, question: Question, page: Option
 
 /// Reads all pages of attempts.
 pub async fn attempts(reader: &dyn JournalReader, question: AttemptsQuestion) -> Vec<Entry> {
-    let question = Question::Attempts(question);
-    let (mut entries, mut ids, mut page) = (Vec::new(), BTreeSet::new(), None);
-    loop {
-        let answer = answer(reader, question.clone(), page.as_deref()).await;
-        let Known::Attempts(some) = answer.known else { panic!("{:?}", answer.known) };
+    let (mut entries, mut ids) = (Vec::new(), BTreeSet::new());
+    for known in pages(reader, Question::Attempts(question)).await {
+        let Known::Attempts(some) = known else { panic!("{known:?}") };
         for (id, entry) in some {
             assert!(ids.insert(id), "no id is given twice");
             entries.push(entry);
         }
-        page = answer.next;
-        if page.is_none() {
-            return entries;
+    }
+    entries
+}
+
+/// Reads all pages of an undivided ledger.
+pub async fn ledger(reader: &dyn JournalReader, question: LedgerQuestion) -> Ledger {
+    let mut whole = Ledger::default();
+    for known in pages(reader, Question::Ledger(question)).await {
+        let Known::Ledger(ledgers) = known else { panic!("{known:?}") };
+        for Ledger { intakes, accounts } in ledgers {
+            whole.intakes.extend(intakes);
+            whole.accounts.extend(accounts);
         }
     }
+    whole
 }
 
-/// Reads the ledger of all time, undivided.
-pub async fn ledger(reader: &dyn JournalReader, question: LedgerQuestion) -> Ledger {
-    match answer(reader, Question::Ledger(question), None).await.known {
-        Known::Ledger(mut ledgers) if ledgers.len() == 1 => ledgers.remove(0),
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Reads the series of all time.
+/// Reads all pages of the series of all time.
 pub async fn series(reader: &dyn JournalReader, step: Step) -> Series {
     let question = SeriesQuestion { to: Timestamp::MAX, step, ..SeriesQuestion::default() };
-    match answer(reader, Question::Series(question), None).await.known {
-        Known::Series(series) => series,
-        other => panic!("{other:?}"),
+    let mut whole = Series::default();
+    for known in pages(reader, Question::Series(question)).await {
+        let Known::Series(series) = known else { panic!("{known:?}") };
+        for (step, flow) in series.0 {
+            assert_eq!(whole.0.insert(step, flow), None, "each is on one page");
+        }
+    }
+    whole
+}
+
+async fn pages(reader: &dyn JournalReader, question: Question) -> Vec<Known> {
+    let mut all = Vec::new();
+    let mut page: Option<String> = None;
+    loop {
+        let answer = answer(reader, question.clone(), page.as_deref()).await;
+        all.push(answer.known);
+        page = answer.next;
+        if page.is_none() {
+            return all;
+        }
     }
 }
 

@@ -57,7 +57,7 @@ type Sums = BTreeMap<Owner, (u64, u64, Account)>;
 
 fn sums(series: &Series) -> Sums {
     let mut sums = Sums::new();
-    for ((owner, _), flow) in &series.0 {
+    for ((_, owner), flow) in &series.0 {
         let (accepted, unmatched, account) = sums.entry(owner.clone()).or_default();
         *accepted += flow.accepted;
         *unmatched += flow.unmatched;
