@@ -54,12 +54,15 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use gridpost_api::client::Client;
-use gridpost_ops::{manage_api::Sender, target::Target};
+use gridpost_ops::{journal::Journal, manage_api::Sender, target::Target};
 use guard::Guard;
 
 /// Live tails at the same time: each reads the log every two seconds, and CloudWatch Logs takes five
 /// such calls in a second for a whole account.
 const TAILS_MAX: usize = 4;
+
+/// The U.S. dollars that all live tails together may cost in an hour.
+const TAIL_DOLLARS_MAX: f64 = 0.05;
 
 /// How a console runs.
 #[derive(Clone, Debug)]
@@ -92,6 +95,7 @@ struct Shared {
     api: Client<Sender>,
     guard: Guard,
     tails: Arc<Semaphore>,
+    tail_journal: Journal,
 }
 
 type App = Arc<Shared>;
@@ -99,7 +103,8 @@ type App = Arc<Shared>;
 impl Console {
     /// Takes the port.
     pub async fn bind(mut settings: Settings) -> anyhow::Result<Self> {
-        let api = settings.target.manage_api().await?.api;
+        let api = settings.target.manage_api().await?;
+        let tail_journal = Journal::hourly(api.clone(), TAIL_DOLLARS_MAX);
         let listener = TcpListener::bind(("127.0.0.1", settings.port)).await;
         let listener = listener.with_context(|| {
             format!(
@@ -111,7 +116,7 @@ impl Console {
         settings.port = listener.local_addr()?.port();
         let (guard, one_time) = Guard::new(settings.port, settings.read_only);
         let tails = Arc::new(Semaphore::new(TAILS_MAX));
-        let shared = Arc::new(Shared { settings, api, guard, tails });
+        let shared = Arc::new(Shared { settings, api: api.api, guard, tails, tail_journal });
         Ok(Self { listener, shared, one_time })
     }
 

@@ -143,7 +143,8 @@ fn event(name: &str, data: &impl Serialize) -> Event {
 /// line, and what it has already is left out there.
 pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQuery>) -> Answer {
     let left_out = query.clean();
-    let mut follower = Follower::of(&app.settings.target, query.filter(), SINCE, None).await?;
+    let begin = app.settings.target.ago(SINCE).await?;
+    let mut follower = Follower::of(app.tail_journal.clone(), query.filter(), begin);
     let CaughtUp { lines, .. } = follower.catch_up(FIRST_MAX).await?;
     let first: Vec<_> = lines.iter().rev().take(FIRST_MAX).map(Entry::of).collect();
     let body = html! {
@@ -237,7 +238,7 @@ async fn following(
     let earliest = target.ago(LEFT_MAX).await?;
     let wanted_ms = position.unwrap_or(now.as_millis()).clamp(0, now.as_millis());
     let from = wanted_ms.max(earliest.as_millis());
-    let follower = Follower::resumed(target, query.filter(), from).await?;
+    let follower = Follower::resumed(app.tail_journal.clone(), query.filter(), from);
     Ok(Following {
         follower,
         began_ms: Some(from).filter(|from| *from > wanted_ms),

@@ -15,10 +15,12 @@ use tokio::sync::Semaphore;
 
 use super::guard::Guard;
 use super::{
-    App, Settings, Shared, delivery, edit, edit_json, edit_topic, ledger, letters, overview,
-    publish, purge, redrive, retry, subscribe, subscription, tail, topics, waiting,
+    App, Settings, Shared, TAIL_DOLLARS_MAX, delivery, edit, edit_json, edit_topic, ledger,
+    letters, overview, publish, purge, redrive, retry, subscribe, subscription, tail, topics,
+    waiting,
 };
 use gridpost_ops::{
+    journal::Journal,
     target::TargetArguments,
     testkit::{FakeApi, documents},
 };
@@ -35,7 +37,8 @@ async fn console_of(fake: FakeApi) -> (App, FakeApi) {
     let url = Some(fake.url());
     let arguments = TargetArguments { manage_url: url, ..TargetArguments::default() };
     let target = arguments.resolve().expect("a deployment");
-    let api = target.manage_api().await.expect("an API").api;
+    let api = target.manage_api().await.expect("an API");
+    let tail_journal = Journal::hourly(api.clone(), TAIL_DOLLARS_MAX);
     let settings = Settings {
         target,
         name: "test".to_owned(),
@@ -45,7 +48,7 @@ async fn console_of(fake: FakeApi) -> (App, FakeApi) {
     };
     let (guard, _) = Guard::new(7071, false);
     let tails = Arc::new(Semaphore::new(1));
-    (Arc::new(Shared { settings, api, guard, tails }), fake)
+    (Arc::new(Shared { settings, api: api.api, guard, tails, tail_journal }), fake)
 }
 
 fn pairs(fields: &[(&str, &str)]) -> Form<Vec<(String, String)>> {
@@ -409,4 +412,24 @@ async fn what_keeps_the_live_tail_from_streaming_is_told_in_the_stream() {
     assert_eq!(refused.status(), 200);
     let told = text(refused).await;
     assert!(told.contains("event: problem") && told.contains("close one of them"), "{told}");
+}
+
+/// All live tails share what they may cost in an hour.
+#[tokio::test]
+async fn a_live_tail_that_costs_too_much_ends_and_says_when_it_may_go_on() {
+    let answer = |status: &str, dollars: f64| {
+        documents::journal_query(&json!({"status": status, "dollars": dollars, "attempts": []}))
+    };
+    let rows = [
+        ("\"maxDollars\":0.05}", 200, answer("Succeeded", 0.05)),
+        ("\"maxDollars\":0.0}", 202, answer("TooDear", 0.01)),
+    ];
+    let (app, _fake) = console_of(FakeApi::naming(&rows).await).await;
+    let first = tail::show(State(app.clone()), query(json!({}))).await;
+    assert_eq!(first.into_response().status(), 200);
+    let told = text(tail::stream(State(app), HeaderMap::new(), query(json!({}))).await).await;
+    for part in ["event: problem", "costs about $0.01", "the $0.00 that it may", "ask again later"]
+    {
+        assert!(told.contains(part), "{part} is not in {told}");
+    }
 }

@@ -68,9 +68,9 @@ impl AuditOptions {
 /// Looks until the ledger balances, or for as long as was asked.
 pub async fn look_until(arguments: &AuditOptions, target: &Target) -> anyhow::Result<Audit> {
     let last_look = Instant::now() + arguments.wait;
-    let mut journal = Journal::connect(target, arguments.max_dollars).await?;
+    let journal = Journal::connect(target, arguments.max_dollars).await?;
     loop {
-        let audit = look(arguments, target, &mut journal, Effort::WHOLE).await?;
+        let audit = look(arguments, target, &journal, Effort::WHOLE).await?;
         if audit.balances() || Instant::now() >= last_look {
             return Ok(audit);
         }
@@ -83,7 +83,7 @@ pub async fn look_back(target: &Target, since: TimeSpan, effort: Effort) -> anyh
     let wait = Duration::ZERO;
     let arguments =
         AuditOptions { topic: None, subscription: None, since, wait, max_dollars: None };
-    look(&arguments, target, &mut Journal::connect(target, None).await?, effort).await
+    look(&arguments, target, &Journal::connect(target, None).await?, effort).await
 }
 
 /// Reads everything once. The queues are counted at the cut-off; what has left them when the states of
@@ -95,7 +95,7 @@ pub async fn look_back(target: &Target, since: TimeSpan, effort: Effort) -> anyh
 async fn look(
     arguments: &AuditOptions,
     target: &Target,
-    journal: &mut Journal,
+    journal: &Journal,
     effort: Effort,
 ) -> anyhow::Result<Audit> {
     let until = target.now().await?;
@@ -113,7 +113,6 @@ async fn look(
         queues,
         waiting: 0,
         batches: Default::default(),
-        changed: Default::default(),
         left_out: Vec::new(),
         partial: Default::default(),
         parked_is_whole: true,
@@ -122,8 +121,6 @@ async fn look(
     let budget = Budget::of(effort.counts);
     let topics = add_waiting(arguments, &api, &budget, &mut waits).await?;
     waits.states_read_at = target.now().await?;
-    // When they were changed is not known.
-    waits.changed = waits.batches.keys().cloned().collect();
     let mut audit = with_journal(arguments, journal, &waits).await?;
     if audit.verdict() != Verdict::Balances {
         let others = waiting_of_others(arguments, &api, &topics).await?;
@@ -149,7 +146,7 @@ async fn look(
 /// Adds what was counted before the cut-off, until the states of waiting deliveries were read, and since then.
 async fn with_journal(
     arguments: &AuditOptions,
-    journal: &mut Journal,
+    journal: &Journal,
     waits: &Audit,
 ) -> anyhow::Result<Audit> {
     let query = LedgerQuery {
@@ -171,7 +168,7 @@ async fn with_journal(
 /// Returns what was counted of events published since the beginning of the hour so long ago, of a topic or of
 /// all, without what waits.
 pub async fn counted(
-    journal: &mut Journal,
+    journal: &Journal,
     target: &Target,
     topic: Option<&str>,
     since: TimeSpan,
@@ -313,7 +310,7 @@ mod tests {
     use gridpost_core::{ledger::Account, time::Timestamp};
     use serde_json::json;
 
-    use super::*;
+    use super::{verdict::Batch, *};
     use crate::{
         manage_api::ManageApi,
         testkit::{FakeApi, documents},
@@ -361,8 +358,8 @@ mod tests {
         for hour in ["2026-01-01T06:00:00Z", "2026-01-01T08:00:00Z"] {
             waits.ledger.wait(&key("s"), at(hour), 1);
         }
-        let mut journal = Journal::of(manage, None);
-        let audit = with_journal(&arguments(Some("t"), Some("s")), &mut journal, &waits).await;
+        let journal = Journal::of(manage, None);
+        let audit = with_journal(&arguments(Some("t"), Some("s")), &journal, &waits).await;
         let audit = audit.expect("an audit");
         let cell = (key("s"), at("2026-01-01T08:00:00Z"));
         let whole = Account { matched: 5, delivered: 1, waiting: 1, ..Account::default() };
@@ -395,7 +392,8 @@ mod tests {
         let found = [parked(0), parked(1), parked(2)];
         let events = |audit: &Audit| audit.ledger.accounts.values().map(|it| it.waiting).sum();
         let mut audit = nothing();
-        (audit.waiting, audit.batches) = (3, [(key.clone(), 1)].into());
+        let batch = Batch { events_max: 1, since: Timestamp::from_millis(0) };
+        (audit.waiting, audit.batches) = (3, [(key.clone(), batch)].into());
         let others = BTreeMap::new();
         add_parked(&arguments(None, None), &found, &others, &mut audit);
         assert_eq!((audit.waiting, events(&audit)), (1, 4_u64));
@@ -430,7 +428,6 @@ mod tests {
             queues: Ok(Queues::default()),
             waiting: 0,
             batches: Default::default(),
-            changed: Default::default(),
             left_out: Vec::new(),
             partial: Default::default(),
             parked_is_whole: true,
@@ -444,7 +441,8 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.wait(&deleted, since, 1);
         let billing = SubscriptionKey { topic: "orders".to_owned(), name: "billing".to_owned() };
-        let audit = Audit { ledger, batches: [(billing, 1)].into(), ..nothing() };
+        let batches = [(billing, Batch { events_max: 1, since })].into();
+        let audit = Audit { ledger, batches, ..nothing() };
         let topics = BTreeSet::from(["orders".to_owned()]);
         let table = [
             (None, None, None),

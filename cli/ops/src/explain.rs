@@ -88,7 +88,7 @@ pub async fn look_up(
     question.topic = spelled(&api, &question.topic).await;
     let now = target.now().await?;
     let since = before(now, question.since);
-    let mut journal = Journal::of(api.clone(), question.max_dollars);
+    let journal = Journal::of(api.clone(), question.max_dollars);
     let answer = journal.ask(question.of_the_journal(since), usize::MAX).await?;
     let (left_out, entries) = (answer.leaves_out, answer.attempts.unwrap_or_default());
     let deliveries = read_deliveries(&api, &question, entries).await?;

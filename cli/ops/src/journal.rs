@@ -1,36 +1,82 @@
 //! Asks a deployment's journal, for a price.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use gridpost_api::journal::{
     JournalQuery, JournalQueryStatus,
     query::{JournalQueryInput, MAX_DOLLARS},
 };
-use tokio::time::sleep;
+use tokio::{
+    sync::Mutex,
+    time::{Instant, sleep},
+};
 
 use crate::{manage_api::ManageApi, progress::Progress, target::Target};
 
 /// The pause before it looks again while an answer takes its time.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The journal of a deployment, and what its answers may still cost.
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// The journal of a deployment, and what its answers may cost, those to its clones included.
 #[derive(Clone, Debug)]
 pub struct Journal {
     api: ManageApi,
-    /// U.S. dollars.
-    left: f64,
+    /// One asks at a time, so that no two spend the same money.
+    purse: Arc<Mutex<Purse>>,
+}
+
+/// The U.S. dollars that answers may cost together.
+#[derive(Clone, Debug)]
+struct Purse {
+    dollars: f64,
+    /// Whether it has so much in any hour, and not in all.
+    is_hourly: bool,
+    /// What was spent, and when.
+    spent: Vec<(Instant, f64)>,
+}
+
+impl Purse {
+    /// Returns what is left. Forgets what no longer counts.
+    fn left(&mut self, now: Instant) -> f64 {
+        let is_hourly = self.is_hourly;
+        self.spent.retain(|(at, _)| !is_hourly || now.duration_since(*at) < HOUR);
+        let spent: f64 = self.spent.iter().map(|(_, dollars)| dollars).sum();
+        (self.dollars - spent).max(0.0)
+    }
+
+    fn spend(&mut self, now: Instant, dollars: f64) {
+        if dollars > 0.0 {
+            self.spent.push((now, dollars));
+        }
+    }
 }
 
 /// An answer that would cost more than is allowed.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error(
-    "the answer reads about {gigabytes:.1} GB of logs and costs about ${dollars:.2}, more than the ${left:.2} \
-     that it may: ask for less time, or allow more by --max-dollars"
+    "the answer reads about {gigabytes:.1} GB of logs and costs about {}, more than the {} that it may: {}",
+    price(*dollars),
+    price(*left),
+    match is_hourly {
+        true => "ask again later, or a command that takes --max-dollars",
+        false => "ask for less time, or allow more by --max-dollars",
+    }
 )]
 pub struct TooDear {
     gigabytes: f64,
     dollars: f64,
     left: f64,
+    is_hourly: bool,
+}
+
+/// Writes dollars with the cents, or with as many digits as they need.
+fn price(dollars: f64) -> String {
+    if dollars > 0.0 && dollars < 0.01 {
+        format!("${dollars:.4}")
+    } else {
+        format!("${dollars:.2}")
+    }
 }
 
 impl Journal {
@@ -41,22 +87,37 @@ impl Journal {
 
     /// Returns the journal behind an API.
     pub fn of(api: ManageApi, max_dollars: Option<f64>) -> Self {
-        Self { api, left: max_dollars.unwrap_or(MAX_DOLLARS) }
+        Self::paid(api, max_dollars.unwrap_or(MAX_DOLLARS), false)
+    }
+
+    /// Returns the journal behind an API, whose answers may cost so much in any hour.
+    pub fn hourly(api: ManageApi, dollars: f64) -> Self {
+        Self::paid(api, dollars, true)
+    }
+
+    fn paid(api: ManageApi, dollars: f64, is_hourly: bool) -> Self {
+        let purse = Purse { dollars, is_hourly, spent: Vec::new() };
+        Self { api, purse: Arc::new(Mutex::new(purse)) }
     }
 
     /// Asks for so many entries, about, or all that there are. Waits for the answer, and shows that on
     /// standard error. Fails with [`TooDear`].
     pub async fn ask(
-        &mut self,
+        &self,
         question: JournalQueryInput,
         most: usize,
     ) -> anyhow::Result<JournalQuery> {
-        let question = JournalQueryInput { max_dollars: Some(self.left), ..question };
+        let mut purse = self.purse.lock().await;
+        let left = purse.left(Instant::now());
+        let question = JournalQueryInput { max_dollars: Some(left), ..question };
         let mut step = None;
         let pause = |query: &JournalQuery| {
             step.get_or_insert_with(|| {
                 let JournalQuery { gigabytes, dollars, .. } = query;
-                let title = format!("reading about {gigabytes:.1} GB of logs (${dollars:.2})");
+                // What runs is paid for, whether its answer is read or not.
+                purse.spend(Instant::now(), *dollars);
+                let title =
+                    format!("reading about {gigabytes:.1} GB of logs ({})", price(*dollars));
                 Progress::on_stderr().step(&title)
             });
             sleep(LOOK_AGAIN)
@@ -64,9 +125,11 @@ impl Journal {
         let answer = self.api.ask_journal(&question, most, pause).await?;
         let JournalQuery { gigabytes, dollars, .. } = answer;
         if answer.status == JournalQueryStatus::TooDear {
-            return Err(TooDear { gigabytes, dollars, left: self.left }.into());
+            return Err(TooDear { gigabytes, dollars, left, is_hourly: purse.is_hourly }.into());
         }
-        self.left = (self.left - dollars).max(0.0);
+        if step.is_none() {
+            purse.spend(Instant::now(), dollars);
+        }
         Ok(answer)
     }
 }
@@ -81,16 +144,63 @@ mod tests {
 
     async fn asked(rows: &[(&str, u16, serde_json::Value)]) -> anyhow::Result<JournalQuery> {
         let api = FakeApi::answering(rows).await;
-        let mut journal = Journal::of(ManageApi::connect(&api.url()).await?, Some(0.5));
+        let journal = Journal::of(ManageApi::connect(&api.url()).await?, Some(0.5));
         let question = JournalQueryInput {
             ledger: Some(LedgerQuery::default()),
             ..JournalQueryInput::default()
         };
         let answer = journal.ask(question, usize::MAX).await;
-        if answer.is_ok() {
-            assert_eq!(journal.left, 0.25);
-        }
+        let left = journal.purse.lock().await.left(Instant::now());
+        assert_eq!(left, if answer.is_ok() { 0.25 } else { 0.5 });
         answer
+    }
+
+    #[tokio::test]
+    async fn what_runs_is_paid_for_though_its_answer_is_lost() {
+        let running = json!({"id": "q_1", "status": "Running", "gigabytes": 1.0, "dollars": 0.25});
+        let rows =
+            [("POST /journalQueries ", 202, running), ("GET /journalQueries/q_1 ", 500, json!({}))];
+        let api = FakeApi::answering(&rows).await;
+        let manage = ManageApi::connect(&api.url()).await.expect("a client");
+        let journal = Journal::of(manage, Some(0.5));
+        assert!(journal.ask(JournalQueryInput::default(), usize::MAX).await.is_err());
+        assert_eq!(journal.purse.lock().await.left(Instant::now()), 0.25);
+    }
+
+    #[test]
+    fn a_purse_is_filled_again_hour_by_hour() {
+        let start = Instant::now();
+        let after = |minutes: u64| start + Duration::from_secs(60 * minutes);
+        // (minutes after the start, what is left, what is spent then)
+        let table = [
+            (0, 0.5, 0.125),
+            (30, 0.375, 0.25),
+            (59, 0.125, 0.125),
+            (59, 0.0, 0.0),
+            (60, 0.125, 0.0),
+            (89, 0.125, 0.5),
+            (90, 0.0, 0.0),
+            (120, 0.0, 0.0),
+            (149, 0.5, 0.0),
+        ];
+        let mut hourly = Purse { dollars: 0.5, is_hourly: true, spent: Vec::new() };
+        let mut once = Purse { is_hourly: false, ..hourly.clone() };
+        let mut in_all: f64 = 0.0;
+        for (minutes, left, spent) in table {
+            assert_eq!(hourly.left(after(minutes)), left, "{minutes}");
+            assert_eq!(once.left(after(minutes)), (0.5 - in_all).max(0.0), "{minutes}");
+            hourly.spend(after(minutes), spent);
+            once.spend(after(minutes), spent);
+            in_all += spent;
+        }
+    }
+
+    #[test]
+    fn a_price_is_never_nothing() {
+        let table = [(0.0, "$0.00"), (0.004, "$0.0040"), (0.25, "$0.25"), (12.0, "$12.00")];
+        for (dollars, want) in table {
+            assert_eq!(price(dollars), want);
+        }
     }
 
     #[tokio::test]

@@ -8,10 +8,7 @@ use gridpost_api::journal::{
 };
 use gridpost_core::{retry::outcome::Outcome, time::Timestamp};
 
-use crate::{
-    attempt_lines::AttemptLine, failure::Refusal, given::TimeSpan, journal::Journal,
-    output::in_line, target::Target,
-};
+use crate::{attempt_lines::AttemptLine, failure::Refusal, journal::Journal, output::in_line};
 
 /// Ids of events in a line, at most; the number of events of a batch is shown, too.
 const IDS_SHOWN_MAX: usize = 3;
@@ -65,36 +62,16 @@ pub struct CaughtUp {
 }
 
 impl Follower {
-    /// Makes a follower that begins so long ago. All its looks may cost so much, or $0.10.
-    pub async fn of(
-        target: &Target,
-        filter: Filter,
-        since: TimeSpan,
-        max_dollars: Option<f64>,
-    ) -> anyhow::Result<Self> {
-        let begin = target.ago(since).await?;
-        Self::at(target, filter, begin, max_dollars).await
+    /// Makes a follower that begins at that time.
+    pub fn of(journal: Journal, filter: Filter, begin: Timestamp) -> Self {
+        Self { journal, filter, seen: Seen { until: begin, ids: HashSet::new() } }
     }
 
     /// Makes a follower that goes on where another one was, and a little before: what happened may be known
     /// late. So it gives some lines again.
-    pub async fn resumed(
-        target: &Target,
-        filter: Filter,
-        position_ms: i64,
-    ) -> anyhow::Result<Self> {
+    pub fn resumed(journal: Journal, filter: Filter, position_ms: i64) -> Self {
         let begin = Timestamp::from_millis(position_ms.saturating_sub(OVERLAP_MS));
-        Self::at(target, filter, begin, None).await
-    }
-
-    async fn at(
-        target: &Target,
-        filter: Filter,
-        begin: Timestamp,
-        max_dollars: Option<f64>,
-    ) -> anyhow::Result<Self> {
-        let journal = Journal::connect(target, max_dollars).await?;
-        Ok(Self { journal, filter, seen: Seen { until: begin, ids: HashSet::new() } })
+        Self::of(journal, filter, begin)
     }
 
     /// How far it has come, in milliseconds since the Unix epoch.
@@ -202,9 +179,8 @@ mod tests {
     async fn follower(rows: &[(&str, u16, Value)]) -> (FakeApi, Follower) {
         let api = FakeApi::answering(rows).await;
         let manage = ManageApi::connect(&api.url()).await.expect("a client");
-        let seen = Seen { until: Timestamp::from_millis(0), ids: HashSet::new() };
         let journal = Journal::of(manage, None);
-        (api, Follower { journal, filter: Filter::default(), seen })
+        (api, Follower::of(journal, Filter::default(), Timestamp::from_millis(0)))
     }
 
     #[test]

@@ -138,7 +138,8 @@ pub mod documents {
         let document = json!({"id": format!("/topics/orders/eventSubscriptions/{name}"), "name": name,
             "type": "Gridpost/topics/eventSubscriptions", "properties": {"topic": "/topics/orders",
                 "provisioningState": "Succeeded", "destination": {"endpointType": "WebHook",
-                    "properties": {"endpointBaseUrl": "http://127.0.0.1:1/hook"}}}});
+                    "properties": {"endpointBaseUrl": "http://127.0.0.1:1/hook"}}},
+            "systemData": {"createdAt": TIME, "lastModifiedAt": TIME}});
         patched(document, patch)
     }
 

@@ -11,6 +11,7 @@ use crate::{
 use gridpost_ops::{
     failure::Refusal,
     given::{TimeSpan, outcome_name},
+    journal::Journal,
     lookup::check_exists,
     progress::Progress,
     tail::{Filter, Follower, POLL, describe},
@@ -70,7 +71,8 @@ pub async fn run(arguments: TailArguments, common: &Common) -> anyhow::Result<()
         }
     }
     let since = since.unwrap_or_default();
-    let mut follower = Follower::of(&target, filter, since, price.max_dollars).await?;
+    let journal = Journal::connect(&target, price.max_dollars).await?;
+    let mut follower = Follower::of(journal, filter, target.ago(since).await?);
     loop {
         for line in follower.look().await? {
             output::line(&match common.output.is_json() {

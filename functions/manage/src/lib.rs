@@ -144,11 +144,13 @@ impl Context {
     }
 
     fn new_identity(&self) -> Identity {
+        let now = self.clock.now();
         Identity {
             uid: self.dice.id(),
             endpoint_uid: None,
-            created_at: self.clock.now(),
+            created_at: now,
             etag: self.dice.id(),
+            modified_at: now,
         }
     }
 

@@ -77,6 +77,17 @@ pub struct EventSubscription {
     #[schema(pattern = "^Gridpost/topics/eventSubscriptions$")]
     pub resource_type: String,
     pub properties: EventSubscriptionProperties,
+    #[serde(rename = "systemData")]
+    pub system_data: SystemData,
+}
+
+/// The times of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SystemData {
+    pub created_at: Time,
+    /// Of the last change, pauses and signing secrets included.
+    pub last_modified_at: Time,
 }
 
 /// The properties of an event subscription, as a read shows them.
@@ -198,6 +209,7 @@ pub struct Identity {
     pub created_at: Timestamp,
     /// See [`subscription::EventSubscription::etag`].
     pub etag: Uuid,
+    pub modified_at: Timestamp,
 }
 
 /// The result of asking an endpoint whether it wants events.
@@ -261,7 +273,7 @@ impl Settings {
         identity: Identity,
         consent: Consent,
     ) -> subscription::EventSubscription {
-        let Identity { uid, endpoint_uid, created_at, etag } = identity;
+        let Identity { uid, endpoint_uid, created_at, etag, modified_at } = identity;
         subscription::EventSubscription {
             key,
             uid,
@@ -280,6 +292,7 @@ impl Settings {
             allowed_rate: consent.allowed_rate,
             created_at,
             etag,
+            modified_at,
             delivery_attributes: self.delivery_attributes,
             signing: self.signing,
             pauses: Pauses::default(),
@@ -640,6 +653,10 @@ pub fn write(
                 signing: subscription.signing.as_ref().map(Signing::of),
                 ..EventSubscriptionSettings::default()
             },
+        },
+        system_data: SystemData {
+            created_at: subscription.created_at.into(),
+            last_modified_at: subscription.modified_at.into(),
         },
     }
 }

@@ -52,6 +52,7 @@ pub fn subscription(name: &str) -> EventSubscription {
         allowed_rate: None,
         etag: uuid::Uuid::nil(),
         created_at: Timestamp::from_millis(0),
+        modified_at: Timestamp::from_millis(0),
         delivery_attributes: Vec::new(),
         signing: None,
         pauses: crate::subscription::Pauses::default(),

@@ -219,6 +219,8 @@ pub struct EventSubscription {
     /// New with every change, so that a change can name the version it is based on.
     #[serde(default)]
     pub etag: Uuid,
+    /// When the etag was made.
+    pub modified_at: Timestamp,
     /// At most [`attributes::ATTRIBUTES_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delivery_attributes: Vec<DeliveryAttribute>,

@@ -356,6 +356,7 @@ fn subscription(topic: &str, profile: ProfileName, number: u128) -> EventSubscri
         allowed_rate: None,
         etag: uuid::Uuid::nil(),
         created_at: BEGINNING,
+        modified_at: BEGINNING,
         delivery_attributes: Vec::new(),
         signing: None,
         pauses: Pauses::default(),

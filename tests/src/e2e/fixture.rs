@@ -167,7 +167,7 @@ impl Fixture {
         let attempts = AttemptsQuery { from: Some(from.into()), ..AttemptsQuery::default() };
         let question =
             JournalQueryInput { attempts: Some(attempts), ..JournalQueryInput::default() };
-        let mut journal = Journal::connect(&self.target()?, None).await?;
+        let journal = Journal::connect(&self.target()?, None).await?;
         let entries = journal.ask(question, usize::MAX).await?.attempts.unwrap_or_default();
         let lines = entries.into_iter().rev().map(AttemptLine::from);
         lines.map(|line| Ok(serde_json::to_string(&line)?)).collect()

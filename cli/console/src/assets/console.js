@@ -88,7 +88,18 @@
     pause.addEventListener("click", () => {
       if (source !== null) stop("Paused."); else start();
     });
-    start();
+    // Nobody reads a hidden page, and a look may cost something.
+    let waits = document.hidden;
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden && source !== null) {
+        waits = true;
+        stop("Paused while the page is hidden.");
+      } else if (!document.hidden && waits) {
+        waits = false;
+        start();
+      }
+    });
+    if (!waits) start();
   };
 
   // Parts of a page are fetched anew. htmx keeps the focus on an element that has an id; what it does not keep: how

@@ -112,6 +112,18 @@ pub enum Verdict {
     Missing { events: u64 },
 }
 
+/// The size of an event subscription's deliveries.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch {
+    pub events_max: u64,
+    /// When the event subscription was last changed: earlier deliveries may be larger.
+    pub since: Timestamp,
+}
+
+/// How long a publish may still be matched by an event subscription as it was before a change, and more:
+/// functions keep configuration for a minute that they can't read again.
+const CHANGE_IS_KNOWN_AFTER_MS: i64 = 5 * 60_000;
+
 /// The counts of an audit.
 #[derive(Clone, Debug)]
 pub struct Audit {
@@ -130,11 +142,7 @@ pub struct Audit {
     pub queues: Result<Queues, String>,
     /// Deliveries of all topics that have failed and wait in a retry queue, however old.
     pub waiting: u64,
-    /// Most events that a delivery carries, by event subscription as it is now.
-    pub batches: BTreeMap<SubscriptionKey, u64>,
-    /// Event subscriptions that may have been changed in the audit's time: their deliveries may be larger than
-    /// that.
-    pub changed: BTreeSet<SubscriptionKey>,
+    pub batches: BTreeMap<SubscriptionKey, Batch>,
     /// The gaps of the journal's answer, in words.
     pub left_out: Vec<String>,
     /// Event subscriptions of which more waits than was counted: nothing of theirs is called missing.
@@ -177,7 +185,7 @@ impl Audit {
         let mut room = self.room();
         for cell in &mut cells {
             let Standing::UnderWay { events } = cell.standing else { continue };
-            let batch = self.batch_of(cell.key);
+            let batch = self.batch_of(cell.key, cell.hour);
             let in_queues = events.saturating_sub(cell.unclear);
             let held = in_queues.min(room.saturating_mul(batch));
             room = room.saturating_sub(held.div_ceil(batch));
@@ -229,10 +237,12 @@ impl Audit {
         [pieces, dead_letter, deferred].into_iter().fold(dispatch, u64::saturating_add)
     }
 
-    /// Most events that a delivery carries; of an event subscription that is gone, or was another one when
-    /// its deliveries were made, nothing is known.
-    fn batch_of(&self, key: &SubscriptionKey) -> u64 {
-        let most = self.batches.get(key).filter(|_| !self.changed.contains(key)).copied();
+    /// Returns the most events that a delivery of that hour carries. Nothing is known of an event subscription
+    /// that is gone, or that was changed since.
+    fn batch_of(&self, key: &SubscriptionKey, hour: Timestamp) -> u64 {
+        let is_known =
+            |batch: &&Batch| batch.since.as_millis() + CHANGE_IS_KNOWN_AFTER_MS <= hour.as_millis();
+        let most = self.batches.get(key).filter(is_known).map(|batch| batch.events_max);
         most.unwrap_or(u64::from(Batching::MAX_EVENTS_LIMIT)).max(1)
     }
 

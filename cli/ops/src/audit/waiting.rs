@@ -17,7 +17,7 @@ use gridpost_api::{
 use gridpost_core::subscription::SubscriptionKey;
 
 use super::AuditOptions;
-use super::verdict::{Audit, largest_batch};
+use super::verdict::{Audit, Batch, largest_batch};
 use crate::{lookup::if_there, manage_api::ManageApi};
 
 /// Topics that are read, and event subscriptions whose deliveries are counted, at the same time.
@@ -89,12 +89,12 @@ pub(super) async fn add_waiting(
     Ok(topics)
 }
 
-/// Returns the event subscriptions of a topic: the most events that a delivery of each carries, and those of
-/// which deliveries wait. A topic that was deleted just now has none.
+/// Returns the event subscriptions of a topic: the size of the deliveries of each, and those of which deliveries
+/// wait. A topic that was deleted just now has none.
 async fn of_topic(
     api: &ManageApi,
     topic: String,
-) -> anyhow::Result<(Vec<(SubscriptionKey, u64)>, Vec<SubscriptionKey>)> {
+) -> anyhow::Result<(Vec<(SubscriptionKey, Batch)>, Vec<SubscriptionKey>)> {
     let both = async { tokio::try_join!(api.subscriptions(&topic), api.healths(&topic)) };
     let (all, healths) = if_there(both.await)?.unwrap_or_default();
     let key = |name| SubscriptionKey { topic: topic.clone(), name };
@@ -102,7 +102,8 @@ async fn of_topic(
     let waiting = waiting.map(|one| key(one.name)).collect();
     let batches = all.into_iter().map(|one| {
         let destination = one.properties.settings.destination.as_ref();
-        (key(one.name), destination.map_or(1, largest_batch))
+        let events_max = destination.map_or(1, largest_batch);
+        (key(one.name), Batch { events_max, since: one.system_data.last_modified_at.0 })
     });
     Ok((batches.collect(), waiting))
 }
@@ -189,6 +190,7 @@ mod tests {
 
     const OLD: &str = "2026-11-21T06:00:00.000Z";
     const LATE: &str = "2026-11-21T08:00:00.000Z";
+    const CHANGED: &str = "2026-11-20T07:30:00.000Z";
 
     /// Returns a count of two deliveries that were published in that hour.
     fn count(hour: &str, events: u64, next: Option<&str>) -> Value {
@@ -203,7 +205,8 @@ mod tests {
             let health = documents::health(&json!({"waitingDeliveries": {"count": count}}));
             json!({"name": name, "health": health})
         };
-        let subscription = |name: &str| documents::subscription(name, &json!({}));
+        let changed = json!({"systemData": {"lastModifiedAt": CHANGED}});
+        let subscription = |name: &str| documents::subscription(name, &changed);
         let at = "GET /topics/t/eventSubscriptions";
         let [a, b] = ["a", "b"].map(|name| format!("{at}/{name}/deliveries:count"));
         let healths = [health("a", 2), health("b", 2), health("idle", 0)];
@@ -228,6 +231,9 @@ mod tests {
             let events: u64 = audit.ledger.accounts.values().map(|it| it.waiting).sum();
             assert!(events == 7 || partial == 1 && events == 0, "{events}");
             assert_eq!(audit.batches.len(), 3);
+            for batch in audit.batches.values() {
+                assert_eq!((batch.events_max, Time(batch.since).to_string()), (1, CHANGED.into()));
+            }
         }
     }
 

@@ -172,8 +172,8 @@ fn unsaved_subscription(mut settings: Settings, topic: &Stored) -> EventSubscrip
     settings.make_secret(|| [0; 32]);
     let key = SubscriptionKey { topic: topic.name.clone(), name: String::new() };
     let (uid, etag) = (Uuid::nil(), Uuid::nil());
-    let created_at = Timestamp::from_millis(0);
-    let identity = Identity { uid, endpoint_uid: None, created_at, etag };
+    let [created_at, modified_at] = [Timestamp::from_millis(0); 2];
+    let identity = Identity { uid, endpoint_uid: None, created_at, etag, modified_at };
     let state = ProvisioningState::Succeeded;
     let consent = Consent { state, validation: None, allowed_rate: None };
     settings.into_subscription(key, identity, consent)

@@ -151,13 +151,13 @@ pub async fn add_counts(
     since: TimeSpan,
     max_dollars: Option<f64>,
 ) -> anyhow::Result<()> {
-    let mut journal = Journal::connect(target, max_dollars).await?;
+    let journal = Journal::connect(target, max_dollars).await?;
     // Of one event subscription, its topic's ledger is enough.
     let topic = match &all[..] {
         [only] => Some(only.topic.clone()),
         _ => None,
     };
-    let ledger = counted(&mut journal, target, topic.as_deref(), since).await?;
+    let ledger = counted(&journal, target, topic.as_deref(), since).await?;
     let totals = ledger.totals();
     for one in all {
         let key = SubscriptionKey { topic: one.topic.clone(), name: one.name.clone() };

@@ -33,6 +33,8 @@ pub fn rows(subscription: &Tagged<EventSubscription>) -> Vec<[String; 2]> {
     let mut rows = vec![
         row("event subscription", document.name.clone()),
         row("etag", or_dash(etag.as_ref())),
+        row("created", document.system_data.created_at.to_string()),
+        row("last changed", document.system_data.last_modified_at.to_string()),
         row("state", describe_state(properties.provisioning_state).to_owned()),
     ];
     rows.extend(reason(properties.validation.as_ref()));
@@ -234,6 +236,8 @@ mod tests {
             "deadLetterDestination": {"endpointType": "S3Bucket",
                 "properties": {"bucketName": "letters", "prefix": "dead/"}},
             "labels": ["l-1"], "expirationTimeUtc": "2030-01-01T00:00:00.000Z", "allowedRate": 120,
+        }, "systemData": {
+            "createdAt": "2026-01-02T03:04:05.000Z", "lastModifiedAt": "2026-02-03T04:05:06.000Z",
         }});
         let describe = |subscription: &Value| {
             let document = serde_json::from_value(subscription.clone()).expect("whole");
@@ -242,6 +246,7 @@ mod tests {
         let text = describe(&subscription);
         let mut wanted = vec!["billing".to_owned(), "tag-1".to_owned()];
         leaves(&subscription["properties"], &mut wanted);
+        leaves(&subscription["systemData"], &mut wanted);
         // What kind a header is shows in how it is written.
         for leaf in wanted.iter().filter(|leaf| !matches!(leaf.as_str(), "Static" | "Dynamic")) {
             assert!(text.contains(leaf.as_str()), "{leaf} is not in\n{text}");

@@ -85,7 +85,7 @@ async fn change(
             context.until_seen().await;
             return Ok(Reply::ok(standing(context, &subscription)));
         }
-        let subscription = EventSubscription { pauses, etag, ..subscription };
+        let subscription = EventSubscription { pauses, etag, modified_at: now, ..subscription };
         match context.subscriptions.save(&topic, &subscription).await {
             Ok(Saved::Written) => {}
             Ok(Saved::Conflict) => {

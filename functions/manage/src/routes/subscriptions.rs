@@ -166,9 +166,9 @@ pub(super) async fn rotate_secret(context: InContext, sent: Sent) -> Answer {
             return Ok(rotated(context, &subscription.key, &signing).await);
         }
         let signing = signing.rotated(new, context.clock.machine() + overlap);
-        let etag = context.dice.id();
-        let subscription =
-            EventSubscription { signing: Some(signing.clone()), etag, ..subscription };
+        let (etag, modified_at) = (context.dice.id(), context.clock.now());
+        let signed = Some(signing.clone());
+        let subscription = EventSubscription { signing: signed, etag, modified_at, ..subscription };
         if context.subscriptions.save(&topic, &subscription).await? == Saved::Conflict {
             own = Some((false, etag));
             context.back_off().await;
@@ -295,7 +295,8 @@ async fn write(
             );
         }
         let is_new = existing.is_none();
-        let subscription = EventSubscription { etag: context.dice.id(), ..subscription };
+        let (etag, modified_at) = (context.dice.id(), context.clock.now());
+        let subscription = EventSubscription { etag, modified_at, ..subscription };
         if context.subscriptions.save(&topic, &subscription).await? == Saved::Conflict {
             own = Some((is_new, subscription.etag));
             context.back_off().await;
@@ -326,12 +327,12 @@ fn changed_identity(
     existing: &EventSubscription,
     settings: &Settings,
 ) -> Identity {
-    let EventSubscription { uid, created_at, etag, .. } = *existing;
+    let EventSubscription { uid, created_at, etag, modified_at, .. } = *existing;
     let endpoint_uid = match existing.endpoint == settings.endpoint {
         true => existing.endpoint_uid,
         false => Some(context.dice.id()),
     };
-    Identity { uid, endpoint_uid, created_at, etag }
+    Identity { uid, endpoint_uid, created_at, etag, modified_at }
 }
 
 /// Refuses what a PUT would refuse, without asking the endpoint.

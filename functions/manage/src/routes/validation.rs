@@ -90,6 +90,7 @@ async fn complete(context: &Context, key: &SubscriptionKey, sent: &Sent) -> Answ
                     provisioning_state: ProvisioningState::Succeeded,
                     allowed_rate: rate.or(found.allowed_rate),
                     etag: context.dice.id(),
+                    modified_at: context.clock.now(),
                     ..found
                 };
                 if context.subscriptions.save(&topic, &validated).await? == Saved::Conflict {

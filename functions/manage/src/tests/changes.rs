@@ -13,6 +13,10 @@ fn tag(reply: &Reply) -> String {
     tag.map(|(_, value)| value.clone()).expect("an ETag")
 }
 
+fn modified(reply: &Reply) -> Value {
+    body(reply)["systemData"]["lastModifiedAt"].clone()
+}
+
 async fn guarded(fixture: &Fixture, line: &str, header: (&str, &str), document: Value) -> Reply {
     fixture.send_with(line, &[header], document.to_string().into_bytes()).await
 }
@@ -28,6 +32,7 @@ async fn a_patch_changes_what_it_names_and_asks_only_a_new_endpoint() {
     let mut want = before.clone();
     want["properties"]["labels"] = json!(["a"]);
     want["properties"]["retryPolicy"]["maxDeliveryAttempts"] = json!(3);
+    want["systemData"]["lastModifiedAt"] = modified(&patched);
     assert_eq!((patched.status, body(&patched)), (200, &want));
     assert_eq!(fixture.call(S1_GET).await, patched);
     assert_eq!((fixture.asked(), fixture.subscription_uid("s-1")), (asked, uid));
@@ -37,6 +42,7 @@ async fn a_patch_changes_what_it_names_and_asks_only_a_new_endpoint() {
     let moved = fixture.send(S1_PATCH, patch).await;
     want["properties"]["destination"]["properties"]["endpointBaseUrl"] =
         json!("https://e.example/2");
+    want["systemData"]["lastModifiedAt"] = modified(&moved);
     assert_eq!((moved.status, body(&moved)), (200, &want));
     assert_eq!((fixture.asked(), fixture.subscription_uid("s-1")), (asked + 1, uid));
 
@@ -52,6 +58,28 @@ async fn a_patch_changes_what_it_names_and_asks_only_a_new_endpoint() {
     let refused = fixture.send("PATCH /topics/demo", json!({"colour": "red"})).await;
     assert_eq!((refused.status, code(&refused)), (400, "InvalidRequest"));
     assert!(message(&refused).contains("colour is not known"), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_change_moves_the_time_of_the_last_one() {
+    let fixture = Fixture::with_subscription().await;
+    let made = fixture.call(S1_GET).await;
+    let created = body(&made)["systemData"]["createdAt"].clone();
+    assert_eq!(created, modified(&made));
+    let mut before = made;
+    tokio::time::sleep(KEPT_FOR).await;
+    for (line, document) in [
+        (S1_PATCH, json!({"signing": {"scheme": "StandardWebhooks"}})),
+        ("POST /topics/demo/eventSubscriptions/s-1/rotateSigningSecret", json!({})),
+        ("POST /topics/demo/eventSubscriptions/s-1/pause", json!({"timeToLiveRuns": true})),
+        ("POST /topics/demo/eventSubscriptions/s-1/resume", json!({})),
+    ] {
+        assert_eq!(fixture.send(line, document).await.status, 200, "{line}");
+        let after = fixture.call(S1_GET).await;
+        assert!(modified(&after).as_str() > modified(&before).as_str(), "{line}");
+        assert_eq!(body(&after)["systemData"]["createdAt"], created, "{line}");
+        before = after;
+    }
 }
 
 #[tokio::test(start_paused = true)]

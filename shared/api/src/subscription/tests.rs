@@ -55,8 +55,9 @@ fn read_for(kind: Kind, document: &Value) -> Result<Settings, Problems> {
 
 fn stored(settings: Settings) -> EventSubscription {
     let key = SubscriptionKey { topic: "demo".to_owned(), name: "s1".to_owned() };
-    let identity =
-        Identity { uid: Uuid::nil(), endpoint_uid: None, created_at: NOW, etag: Uuid::nil() };
+    let (created_at, modified_at) = (NOW, NOW);
+    let (uid, etag) = (Uuid::nil(), Uuid::nil());
+    let identity = Identity { uid, endpoint_uid: None, created_at, etag, modified_at };
     let state = ProvisioningState::Succeeded;
     settings.into_subscription(
         key,

@@ -155,8 +155,13 @@ pub(super) fn subscription(
 pub(super) fn stored(topic: &Topic, settings: subscription::Settings) -> EventSubscription {
     let key = SubscriptionKey { topic: topic.name.clone(), name: "s1".to_owned() };
     let uid = Uuid::from_u128(1);
-    let identity =
-        subscription::Identity { uid, endpoint_uid: None, created_at: NOW, etag: Uuid::nil() };
+    let identity = subscription::Identity {
+        uid,
+        endpoint_uid: None,
+        created_at: NOW,
+        etag: Uuid::nil(),
+        modified_at: NOW,
+    };
     let state = ProvisioningState::Succeeded;
     let consent = subscription::Consent { state, validation: None, allowed_rate: None };
     settings.into_subscription(key, identity, consent)

@@ -2,7 +2,7 @@ use gridpost_core::ledger::Ledger;
 use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 
-use super::*;
+use super::{super::verdict::Batch, *};
 
 fn document(audit: &Audit) -> Value {
     json!(audit.document())
@@ -22,7 +22,8 @@ fn audit(counts: &[(&str, u64, u64)], queues: Result<Queues, String>) -> Audit {
         let account = Account { matched: *matched, delivered: *delivered, ..Account::default() };
         ledger.accounts.insert((key(name), HOUR), account);
     }
-    let batches = counts.iter().map(|(name, ..)| (key(name), 1)).collect();
+    let batch = Batch { events_max: 1, since: Timestamp::from_millis(0) };
+    let batches = counts.iter().map(|(name, ..)| (key(name), batch)).collect();
     let [after, later] = [Ledger::default(), Ledger::default()];
     Audit {
         asked: HOUR,
@@ -35,7 +36,6 @@ fn audit(counts: &[(&str, u64, u64)], queues: Result<Queues, String>) -> Audit {
         queues,
         waiting: 0,
         batches,
-        changed: Default::default(),
         left_out: Vec::new(),
         partial: Default::default(),
         parked_is_whole: true,

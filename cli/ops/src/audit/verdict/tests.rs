@@ -9,6 +9,7 @@ use fixture::{CUT_OFF, Fixture, Loss, STATES_READ_AT, closed_hour, key};
 fn audit(account: Account, queues: Result<Queues, String>, waiting: u64, batch: u64) -> Audit {
     let mut ledger = Ledger::default();
     ledger.accounts.insert((key("a"), closed_hour(0)), account);
+    let batch = Batch { events_max: batch, since: Timestamp::from_millis(0) };
     let batches = BTreeMap::from([(key("a"), batch)]);
     let [after, later] = [Ledger::default(), Ledger::default()];
     Audit {
@@ -22,7 +23,6 @@ fn audit(account: Account, queues: Result<Queues, String>, waiting: u64, batch: 
         queues,
         waiting,
         batches,
-        changed: BTreeSet::new(),
         left_out: Vec::new(),
         partial: Default::default(),
         parked_is_whole: true,
@@ -148,7 +148,20 @@ fn deliveries_may_be_as_large_as_they_were_before_a_change() {
     let account = Account { matched: 30, delivered: 10, ..Account::default() };
     let mut audit = audit(account, Ok(Queues { dispatch: 1, ..Queues::default() }), 0, 1);
     assert_eq!(audit.verdict(), Verdict::Missing { events: 19 });
-    audit.changed.insert(key("a"));
+    let hour = closed_hour(0).as_millis();
+    // Minutes from the beginning of the hour to the change.
+    for (minutes, want) in [
+        (-60, Verdict::Missing { events: 19 }),
+        (-5, Verdict::Missing { events: 19 }),
+        (-4, Verdict::UnderWay { events: 20 }),
+        (30, Verdict::UnderWay { events: 20 }),
+        (90, Verdict::UnderWay { events: 20 }),
+    ] {
+        let since = Timestamp::from_millis(hour + minutes * 60_000);
+        audit.batches.insert(key("a"), Batch { events_max: 1, since });
+        assert_eq!(audit.verdict(), want, "{minutes}");
+    }
+    audit.batches.clear();
     assert_eq!(audit.verdict(), Verdict::UnderWay { events: 20 });
 }
 

@@ -88,7 +88,7 @@ impl Trial<'_> {
 
     /// Asks the journal how often the message had been received when its third attempt was made.
     async fn receives(&self, since: Timestamp) -> anyhow::Result<Option<u32>> {
-        let mut journal = Journal::connect(self.target, None).await?;
+        let journal = Journal::connect(self.target, None).await?;
         let attempts = AttemptsQuery {
             event_id: Some(self.id(Step::Retry, 0)),
             from: Some(since.into()),

@@ -214,7 +214,9 @@ impl Fixture {
     }
 
     pub(super) fn audit(&self) -> Audit {
-        let batches = SUBSCRIPTIONS.map(|(name, batch)| (key(name), batch));
+        let since = Timestamp::from_millis(0);
+        let batches =
+            SUBSCRIPTIONS.map(|(name, events_max)| (key(name), Batch { events_max, since }));
         let [ledger, after, later] = [(); 3].map(|()| Ledger::default());
         let mut audit = Audit {
             asked: closed_hour(0),
@@ -227,7 +229,6 @@ impl Fixture {
             queues: Ok(self.queues),
             waiting: self.waiting_in_queues,
             batches: batches.into_iter().collect(),
-            changed: BTreeSet::new(),
             left_out: Vec::new(),
             partial: Default::default(),
             parked_is_whole: true,
