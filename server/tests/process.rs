@@ -6,6 +6,8 @@ mod process {
 }
 #[path = "process/fixture.rs"]
 mod fixture;
+#[path = "process/journal.rs"]
+mod journal;
 #[path = "process/server.rs"]
 mod server;
 

@@ -6,7 +6,8 @@
 //! - [`dev`]: `gridpost dev` under load, ended by SIGKILL at random instants and started again.
 //! - [`schedules`]: the schedules of the conformance tables as real deliveries.
 //!
-//! [`endpoints`] are those of the first two, and [`tally`] judges what became of their events. For
+//! [`endpoints`] are those of the first two, and [`tally`] judges what became of their events; [`journal`]
+//! compares what [`dev`] says of it. For
 //! [`aws`], [`proxy`] sits between functions and emulator, with [`planned_answer`] for the failures that a
 //! case plans; [`mayhem`] kills and restarts; [`roll_out`] has the other commit's programs.
 
@@ -14,6 +15,7 @@ pub mod aws;
 pub mod deployment;
 pub mod dev;
 pub mod endpoints;
+pub mod journal;
 pub mod mayhem;
 pub mod planned_answer;
 pub mod proxy;

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 /// An hour of the clock takes 6 s.
 pub(crate) const FAST: u32 = 600;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Fixture {
     pub(crate) dev: Dev,

@@ -36,6 +36,8 @@ pub enum Rule {
     Late,
     /// Does not answer the first attempt of some events.
     Hanging,
+    /// Always answers 400 to some events, which are lost: they become no dead letters.
+    Losing,
 }
 
 /// An event at an endpoint, by its number.
@@ -52,12 +54,18 @@ impl Rule {
             Self::Batched => "batched",
             Self::Late => "late",
             Self::Hanging => "hanging",
+            Self::Losing => "losing",
         }
     }
 
     /// Returns whether it refuses the event for good.
     pub fn refuses(self, number: usize) -> bool {
-        self == Self::Refusing && is_failed(number)
+        matches!(self, Self::Refusing | Self::Losing) && is_failed(number)
+    }
+
+    /// Returns whether the event is lost.
+    pub fn drops(self, number: usize) -> bool {
+        self == Self::Losing && is_failed(number)
     }
 
     /// The status of an event's attempt, counted from 1, and after how long; without a status, the
@@ -71,7 +79,7 @@ impl Rule {
         let status = match self {
             Self::Hanging if attempt == 1 && fails > 0 => return (None, hangs_for),
             Self::Late if attempt == 1 && number % 50 == 5 => return (Some(200), LATE_AFTER),
-            Self::Refusing if self.refuses(number) => 400,
+            Self::Refusing | Self::Losing if self.refuses(number) => 400,
             Self::Flaky if attempt <= fails => 500,
             Self::Busy if attempt == 1 && fails > 0 => 503,
             _ => 200,
@@ -99,9 +107,9 @@ fn numbers(body: &[u8]) -> Vec<usize> {
 
 /// How often an event was attempted, and how often that was answered 200.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    attempts: u32,
-    delivered: u64,
+pub struct Seen {
+    pub attempts: u32,
+    pub delivered: u64,
 }
 
 #[derive(Debug, Default)]
@@ -172,6 +180,11 @@ impl Endpoints {
         delivered.map(|(key, seen)| (*key, seen.delivered)).collect()
     }
 
+    /// The requests of each event.
+    pub fn requests(&self) -> HashMap<Key, Seen> {
+        self.book.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Makes them refuse only the events that they always refuse, so that all others can end.
     pub fn recover(&self) {
         self.book.is_well.store(true, Ordering::Relaxed);
@@ -196,6 +209,7 @@ mod tests {
             (Rule::Busy, 6, vec![prompt(503)], 0),
             (Rule::Refusing, 6, vec![prompt(400), prompt(400), prompt(400)], 0),
             (Rule::Refusing, 7, vec![prompt(200)], 1),
+            (Rule::Losing, 6, vec![prompt(400)], 0),
             (Rule::Late, 5, vec![(Some(200), LATE_AFTER), prompt(200)], 2),
             (Rule::Late, 6, vec![prompt(200)], 1),
             (Rule::Hanging, 6, vec![silence, prompt(200)], 1),
