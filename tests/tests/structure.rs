@@ -52,7 +52,7 @@ const MAY_USE: [(&str, &[&[&str]]); 26] = [
     ("cli", &[BASE, &["api", "runtime", "server", "ops", "console", "stack"]]),
     // The simulation compares filters with this crate's naive ones.
     ("fuzz", &[&["core", "api"]]),
-    ("simulation", &[BASE, HANDLERS, &["api", "runtime", "testkit", "embedded", "fuzz"]]),
+    ("simulation", &[BASE, HANDLERS, &["api", "runtime", "testkit", "embedded", "aws", "fuzz"]]),
     (
         "tests",
         &[

@@ -8,7 +8,6 @@ mod plan;
 mod query;
 mod run;
 mod service;
-mod store;
 
 use std::{
     sync::{Arc, Mutex},
@@ -22,6 +21,7 @@ use gridpost_core::{
 };
 use gridpost_ports::{
     Clock, JournalError, JournalReader, JournalReply, PortError, Progress, Reads, Saved,
+    log_store::{LogError, LogLine, LogQuery, LogRange, LogResults, LogStore, Row},
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -33,7 +33,6 @@ use self::{
 pub use self::{
     run::{Part, Run, RunStore},
     service::{CloudWatchLogs, RunTable},
-    store::{LogError, LogGroup, LogLine, LogPage, LogQuery, LogRange, LogResults, LogStore, Row},
 };
 
 /// Pages that a question reads at most.
@@ -51,6 +50,9 @@ const TRIED_BYTES: f64 = 1e8;
 
 /// How much longer each slice of time is than the newer one before it.
 const SLICE_GROWTH: i64 = 4;
+
+/// How long the last answer with counts is kept in memory for its next pages.
+const REMEMBERED_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// Lines may be found some seconds after they were logged.
 const SETTLES_FOR_MS: i64 = 10_000;
@@ -76,6 +78,14 @@ pub struct LoggedJournal {
     deployment: LoggedDeployment,
     /// When the service may be called again.
     next_call: Mutex<Instant>,
+    last: Mutex<Option<Remembered>>,
+}
+
+/// An answer with the key of its question, and when it was made.
+struct Remembered {
+    key: String,
+    at: Instant,
+    reply: JournalReply,
 }
 
 #[async_trait]
@@ -88,6 +98,12 @@ impl JournalReader for LoggedJournal {
     ) -> Result<JournalReply> {
         let after = page.map(|token| Position::read(token, question)).transpose()?;
         let (key, now) = (plan::key(question), self.clock.now());
+        // A further page of counts, whose reader cuts pages itself.
+        if max_dollars.is_none()
+            && let Some(reply) = self.remembered(&key)
+        {
+            return Ok(reply);
+        }
         let stored = self.runs.load(&key).await?;
         if let Some((run, revision)) = &stored
             && run.is_known(now)
@@ -103,7 +119,13 @@ impl JournalReader for LoggedJournal {
             };
             if let Some(known) = known {
                 let progress = Progress::Answered(self.answer(known, now, plan.begins, next));
-                return Ok(JournalReply { reads: Reads::default(), progress });
+                let reply = JournalReply { reads: Reads::default(), progress };
+                if Counts::of(question).is_some() {
+                    let (at, reply) = (Instant::now(), reply.clone());
+                    *self.last.lock().expect("no panic while held") =
+                        Some(Remembered { key, at, reply });
+                }
+                return Ok(reply);
             }
         }
         plan::check_size(question)?;
@@ -150,7 +172,13 @@ impl LoggedJournal {
         deployment: LoggedDeployment,
     ) -> Self {
         let next_call = Mutex::new(Instant::now());
-        Self { logs, runs, clock, deployment, next_call }
+        Self { logs, runs, clock, deployment, next_call, last: Mutex::default() }
+    }
+
+    fn remembered(&self, key: &str) -> Option<JournalReply> {
+        let last = self.last.lock().expect("no panic while held");
+        let last = last.as_ref().filter(|last| last.key == key);
+        last.filter(|last| last.at.elapsed() < REMEMBERED_FOR).map(|last| last.reply.clone())
     }
 
     /// Waits for the turn of a call.

@@ -10,15 +10,18 @@ use std::{sync::Arc, time::Duration};
 use gridpost_aws::journal::{LoggedDeployment, LoggedJournal, RunStore};
 use gridpost_core::{
     journal::{
-        AttemptsQuestion, Counted, EntryKind, Known, LedgerQuestion, Owner, Question,
+        AttemptsQuestion, Counted, Entry, EntryKind, Known, LedgerQuestion, Owner, Question,
         SeriesQuestion, Step,
     },
     ledger::{Account, Intake, Ledger},
     retry::{DelayReason, outcome::Outcome},
     subscription::SubscriptionKey,
 };
-use gridpost_ports::{JournalError, JournalReader, Progress};
-use gridpost_testkit::clock::BEGINNING;
+use gridpost_ports::{
+    JournalError, JournalReader, Progress,
+    journal::{MESSAGES, log},
+};
+use gridpost_testkit::{clock::BEGINNING, cloud_logs::CloudLogs, contract, logs};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -166,7 +169,7 @@ fn log_a_busy_day(fixture: &Fixture) -> Ledger {
 async fn an_audit_of_ten_million_events_says_its_price_and_takes_less_than_a_minute() {
     let fixture = Fixture::new();
     let want = log_a_busy_day(&fixture);
-    let pages = fixture.logs.0.pages();
+    let pages = fixture.logs.pages();
     assert!(pages >= 9_000, "{pages} pages");
     let question = Question::Ledger(ledger());
     let began = Instant::now();
@@ -181,7 +184,7 @@ async fn an_audit_of_ten_million_events_says_its_price_and_takes_less_than_a_min
     let asked_at = fixture.now().as_millis();
     let answer = fixture.answer(&question).await.expect("an answer");
     let took = began.elapsed();
-    let calls = fixture.logs.0.calls();
+    let calls = fixture.logs.calls();
     println!("{pages} pages: {took:?}, {:?} before, calls {calls:?}", dear.reads);
     assert!(took <= MINUTE, "{took:?}");
     assert_eq!(answer.known_until.as_millis(), asked_at - 10_000);
@@ -247,6 +250,70 @@ async fn a_token_of_another_answer_is_refused() {
     for other in [question(Some("orders"), 2), Question::Ledger(ledger())] {
         let refused = fixture.paged(&other, Some(&token)).await;
         assert!(matches!(refused, Err(JournalError::Page)), "{other:?}: {refused:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn entries_are_read_as_they_were_logged() {
+    logs::watch();
+    for is_large in [false, true] {
+        let fixture = Fixture::new();
+        let mut logged = Vec::new();
+        for (minute, (kind, _)) in (0..).zip(MESSAGES) {
+            let mut entry = Entry { at: at(minute), ..contract::journal::entry(minute, kind) };
+            if kind.is_end() {
+                entry.reason = Some("TimeToLiveExceeded".to_owned());
+                (entry.took, entry.receives) = (None, None);
+            }
+            match kind {
+                EntryKind::Failure => {
+                    (entry.due, entry.because) = (Some(at(90)), Some(DelayReason::Schedule));
+                    entry.response = Some("busy \"\u{1f600}\"".to_owned());
+                    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+                    entry.trace_parent = parent.parse().ok();
+                }
+                EntryKind::LateSuccess => entry.attempt = 0,
+                _ => {}
+            }
+            log(&entry);
+            let function = ["dispatch", "dead-letter", "manage"][minute as usize % 3];
+            for line in logs::take() {
+                fixture.log(function, minute, &line.to_string(), 1);
+            }
+            logged.insert(0, entry);
+        }
+        if is_large {
+            fixture.fill("dispatch");
+        }
+        for failed in [false, true] {
+            let question = Question::Attempts(AttemptsQuestion { failed, ..attempts() });
+            let found = entries(fixture.answer(&question).await.expect("an answer"));
+            let found: Vec<_> = found.into_iter().map(|(_, entry)| entry).collect();
+            assert_eq!(found, logged, "failed alone: {failed}");
+            logged.retain(|entry| entry.kind != EntryKind::Success);
+        }
+    }
+}
+
+/// A question of many pages costs as many calls as one of one page, as long as one copy of manage answers.
+#[tokio::test(start_paused = true)]
+async fn further_pages_of_counts_do_not_read_the_log_again() {
+    let fixture = Fixture::new();
+    log_some(&fixture);
+    let question = Question::Ledger(ledger());
+    let first = fixture.ask(&question, Some(1.0)).await.expect("a reply");
+    let calls = fixture.logs.calls();
+    assert_eq!(
+        calls.iter().map(|(call, times)| (*call, *times)).collect::<Vec<_>>(),
+        [("logs:DescribeLogGroups", 1), ("logs:FilterLogEvents", 5)]
+    );
+    let next = fixture.ask(&question, None).await.expect("a reply");
+    assert_eq!((&next, fixture.logs.calls()), (&first, calls));
+    let anew = [Some(1.0), None];
+    for (round, max_dollars) in (2..).zip(anew) {
+        sleep(MINUTE * 11).await;
+        fixture.ask(&question, max_dollars).await.expect("a reply");
+        assert_eq!(fixture.logs.calls()["logs:DescribeLogGroups"], round, "{max_dollars:?}");
     }
 }
 
@@ -380,7 +447,7 @@ async fn a_busy_service_is_told() {
     let fixture = Fixture::new();
     log_some(&fixture);
     let question = Question::Ledger(ledger());
-    fixture.logs.0.keep_busy(MINUTE);
+    fixture.logs.keep_busy(MINUTE);
     let busy = fixture.ask(&question, Some(1.0)).await;
     assert!(matches!(busy, Err(JournalError::Busy)), "{busy:?}");
     sleep(MINUTE).await;
@@ -388,7 +455,7 @@ async fn a_busy_service_is_told() {
 
     // One query at a time: the others wait for it, and none is started twice.
     fixture.fill("ingest");
-    fixture.logs.0.allow_queries(1);
+    fixture.logs.allow_queries(1);
     let cuts = vec![at(100), at(200)];
     let question = Question::Ledger(LedgerQuestion { cuts, ..ledger() });
     let reply = fixture.ask(&question, Some(1.0)).await.expect("a reply");
@@ -404,24 +471,24 @@ async fn a_busy_service_is_told() {
 #[tokio::test(start_paused = true)]
 async fn a_permission_that_lacks_is_named() {
     let (counts, entries) = (Question::Ledger(ledger()), Question::Attempts(attempts()));
-    // (operation, group, is large, question)
+    // (permission, group, is large, question)
     let table = [
-        ("FilterLogEvents", "g-dead-letter", false, &entries),
-        ("FilterLogEvents", "g-redrive", false, &counts),
-        ("DescribeLogGroups", "", false, &counts),
-        ("StartQuery", "g-manage", true, &counts),
+        ("logs:FilterLogEvents", "g-dead-letter", false, &entries),
+        ("logs:FilterLogEvents", "g-redrive", false, &counts),
+        ("logs:DescribeLogGroups", "", false, &counts),
+        ("logs:StartQuery", "g-manage", true, &counts),
     ];
-    for (operation, part, is_large, question) in table {
+    for (permission, part, is_large, question) in table {
         let fixture = Fixture::new();
         log_some(&fixture);
         if is_large {
             fixture.fill("ingest");
         }
-        fixture.logs.0.deny(operation, part);
+        fixture.logs.deny(permission, part);
         let refused = fixture.answer(question).await.expect_err("denied");
-        let JournalError::Denied(said) = &refused else { panic!("{operation}: {refused}") };
-        let (permission, role) = (format!("logs:{operation}"), "the role of the function g-manage");
-        assert!(said.contains(&permission) && said.contains(role), "{said}");
+        let JournalError::Denied(said) = &refused else { panic!("{permission}: {refused}") };
+        let role = "the role of the function g-manage";
+        assert!(said.contains(permission) && said.contains(role), "{said}");
     }
 }
 
@@ -429,7 +496,7 @@ async fn a_permission_that_lacks_is_named() {
 async fn a_query_that_fails_is_an_error_once() {
     let fixture = Fixture::new();
     fixture.fill("ingest");
-    fixture.logs.0.fail_next_query();
+    fixture.logs.fail_next_query();
     let question = Question::Ledger(ledger());
     let failed = fixture.answer(&question).await.expect_err("a failure");
     assert!(failed.to_string().contains("ended as Failed"), "{failed}");
@@ -509,7 +576,7 @@ async fn no_event_id_changes_the_query() {
             let question = AttemptsQuestion { event_id, ..attempts() };
             let answer = fixture.answer(&Question::Attempts(question)).await;
             let found = entries(answer.expect("an answer"));
-            assert_eq!(found.len(), 1, "{id}: {:?}", fixture.logs.0.queries());
+            assert_eq!(found.len(), 1, "{id}: {:?}", fixture.logs.queries());
             assert_eq!(found[0].1.event_ids, json!([id]).to_string());
         }
         for name in hostile {
@@ -524,9 +591,9 @@ async fn no_event_id_changes_the_query() {
 #[tokio::test(start_paused = true)]
 async fn what_is_no_longer_kept_is_said() {
     let fixture = Fixture::new();
-    fixture.logs.0.create_group(&group("dispatch"), at(0), Some(1));
+    fixture.logs.create_group(&group("dispatch"), at(0), Some(1));
     // Of a deployment whose name begins with the same words.
-    fixture.logs.0.create_group(&format!("{}-ingest", group("ingest")), at(0), Some(1));
+    fixture.logs.create_group(&format!("{}-ingest", group("ingest")), at(0), Some(1));
     sleep(HOUR + MINUTE).await;
     let asked_at = fixture.now().as_millis();
     let answer = fixture.answer(&Question::Ledger(ledger())).await.expect("an answer");
@@ -540,7 +607,7 @@ async fn what_is_no_longer_kept_is_said() {
 #[tokio::test(start_paused = true)]
 async fn a_deployment_without_logs_is_an_error() {
     let fixture = Fixture::new();
-    let logs = Arc::new(fixture::Logs::default());
+    let logs = Arc::<CloudLogs>::default();
     let deployment = LoggedDeployment { name_prefix: "g".to_owned(), logs_first_successes: true };
     let clock = Arc::new(fixture.clock);
     let runs = Arc::clone(&fixture.runs) as Arc<dyn RunStore>;

@@ -96,41 +96,37 @@ pub enum JournalError {
     Failed(#[from] PortError),
 }
 
-/// Logs an entry as one line that can be read alone. Dead letters that were stored have none: their counts
+/// The message of the lines about successes.
+pub const SUCCESS: &str = "attempt succeeded";
+
+/// The messages of the lines that [`log`] writes. Dead letters that were stored have none: their counts
 /// tell of them.
+pub const MESSAGES: [(EntryKind, &str); 6] = [
+    (EntryKind::Success, SUCCESS),
+    (EntryKind::LateSuccess, "attempt succeeded late and is taken out of retry"),
+    (EntryKind::SuccessAfterEnd, "attempt succeeded after its events had ended"),
+    (EntryKind::Failure, "attempt failed"),
+    (EntryKind::Ending, "ended undelivered, goes to its dead-letter destination"),
+    (EntryKind::Dropped, "events dropped"),
+];
+
+/// Logs an entry as one line that can be read alone, if its kind has a [message](MESSAGES).
 ///
 /// Events and the endpoint's URL are left out, unless the response repeats them and the deployment keeps the
 /// beginning of responses.
 pub fn log(entry: &Entry) {
-    let Entry { delivery, subscription, .. } = entry;
-    let status = entry.status;
+    let Some((_, message)) = MESSAGES.iter().find(|(kind, _)| *kind == entry.kind) else { return };
+    let Entry { delivery, subscription, status, events, event_ids, .. } = entry;
     let outcome = entry.outcome.map(display);
     let attempt = (entry.kind != EntryKind::LateSuccess).then_some(entry.attempt);
     let duration_ms = entry.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
-    let (events, event_ids) = (entry.events, &*entry.event_ids);
     let publish_time = entry.publish_time.to_iso_8601();
     let due = entry.due.map(|due| display(due.to_iso_8601()));
     let because = entry.because.map(display);
     let reason = entry.reason.as_deref().map(display);
     let traceparent = entry.trace_parent.map(display);
-    let success = |message: &'static str| {
-        tracing::info!(
-            delivery.id = %delivery,
-            %subscription,
-            attempt,
-            outcome,
-            status,
-            duration_ms,
-            decision = "Delivered",
-            events,
-            event_ids,
-            publish_time,
-            traceparent,
-            "{message}",
-        );
-    };
-    let end = |message: &'static str| {
-        tracing::warn!(
+    if entry.kind.is_end() {
+        return tracing::warn!(
             delivery.id = %delivery,
             %subscription,
             attempts = entry.attempt,
@@ -143,31 +139,29 @@ pub fn log(entry: &Entry) {
             traceparent,
             "{message}",
         );
-    };
-    match entry.kind {
-        EntryKind::Success | EntryKind::SuccessAfterEnd => success("attempt succeeded"),
-        EntryKind::LateSuccess => success("attempt succeeded late and is taken out of retry"),
-        EntryKind::Failure => tracing::info!(
-            delivery.id = %delivery,
-            %subscription,
-            attempt,
-            outcome,
-            status,
-            duration_ms,
-            decision = if due.is_some() { "Retry" } else { "End" },
-            receives = entry.receives,
-            due,
-            because,
-            reason,
-            events,
-            event_ids,
-            publish_time,
-            traceparent,
-            response = entry.response.as_deref(),
-            "attempt failed",
-        ),
-        EntryKind::Ending => end("ended undelivered, goes to its dead-letter destination"),
-        EntryKind::Dropped => end("events dropped"),
-        EntryKind::DeadLettered => {}
     }
+    let decision = match entry.kind {
+        EntryKind::Failure if due.is_some() => "Retry",
+        EntryKind::Failure => "End",
+        _ => "Delivered",
+    };
+    tracing::info!(
+        delivery.id = %delivery,
+        %subscription,
+        attempt,
+        outcome,
+        status,
+        duration_ms,
+        decision,
+        receives = entry.receives,
+        due,
+        because,
+        reason,
+        events,
+        event_ids,
+        publish_time,
+        traceparent,
+        response = entry.response.as_deref(),
+        "{message}",
+    );
 }

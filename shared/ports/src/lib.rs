@@ -13,6 +13,7 @@ mod deliveries;
 mod endpoints;
 pub mod guard;
 pub mod journal;
+pub mod log_store;
 mod parking;
 mod queues;
 mod topics;

@@ -3,16 +3,17 @@
 
 use std::{
     cmp::Ordering,
-    mem,
+    io, mem,
     sync::{Mutex, MutexGuard},
     time::Duration,
 };
 
 use async_trait::async_trait;
 use serde::{Serialize, Serializer, ser::SerializeMap};
+use tracing::Subscriber;
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
-    fmt::layer,
+    fmt::{MakeWriter, layer},
     layer::SubscriberExt,
     util::SubscriberInitExt,
 };
@@ -32,8 +33,16 @@ use gridpost_ports::{Journal, Meter, PortError, journal};
 pub fn start_logging() {
     let info = Targets::new().with_default(LevelFilter::INFO);
     let filter = without_libraries(config::log(info.clone()).unwrap_or(info));
+    lines(io::stdout).with(filter).init();
+}
+
+/// Writes each event as a line of JSON.
+pub fn lines<W>(writer: W) -> impl Subscriber + Send + Sync
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
     let lines = layer().json().flatten_event(true).with_current_span(false).with_span_list(false);
-    tracing_subscriber::registry().with(filter).with(lines).init();
+    tracing_subscriber::registry().with(lines.with_writer(writer))
 }
 
 /// Applies a level without a module to Gridpost only. Libraries log their data below `info`, such as the
@@ -207,6 +216,12 @@ impl EmbeddedMeter {
     #[must_use]
     pub fn by_name(self) -> Self {
         Self { by_name: true, ..self }
+    }
+
+    /// Logs first attempts that succeed, too.
+    #[must_use]
+    pub fn logging_first_successes(self) -> Self {
+        Self { logs_first_successes: true, ..self }
     }
 
     fn counters(&self) -> MutexGuard<'_, Vec<Counter>> {

@@ -14,10 +14,21 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use gridpost_core::time::Timestamp;
+use gridpost_ports::{
+    PortError,
+    log_store::{
+        LogError, LogGroup, LogLine, LogPage, LogQuery, LogRange, LogResults, LogStore, Row,
+    },
+};
 use tokio::time::{Instant, sleep};
 
-pub use insights::Row;
+// The calls, by the permissions for them.
+const GROUPS: &str = "logs:DescribeLogGroups";
+const PAGE: &str = "logs:FilterLogEvents";
+const START: &str = "logs:StartQuery";
+const RESULTS: &str = "logs:GetQueryResults";
 
 const PAGE_BYTES_MAX: u64 = 1_000_000;
 const PAGE_LINES_MAX: u64 = 10_000;
@@ -29,39 +40,7 @@ const CALL: Duration = Duration::from_millis(100);
 const QUERY_STARTS_AFTER: Duration = Duration::from_secs(2);
 const QUERY_BYTES_A_SECOND: f64 = 5e8;
 
-/// Why a call is refused, by the name of the service's error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    ResourceNotFound,
-    Throttling,
-    LimitExceeded,
-    AccessDenied,
-    MalformedQuery,
-}
-
-/// A line as it was logged.
-#[derive(Clone, Debug)]
-pub struct CloudLine {
-    pub at: Timestamp,
-    pub text: String,
-}
-
-#[derive(Clone, Debug)]
-pub struct CloudGroup {
-    pub name: String,
-    pub created: Timestamp,
-    pub kept_days: Option<u32>,
-    /// After compression, to 15 %.
-    pub stored_bytes: u64,
-}
-
-/// A look at a query.
-#[derive(Clone, Debug)]
-pub enum CloudResults {
-    Running,
-    Complete { rows: Vec<Row>, bytes: f64 },
-    Failed,
-}
+type Result<T, E = LogError> = std::result::Result<T, E>;
 
 /// Equal lines.
 #[derive(Clone, Debug)]
@@ -123,9 +102,9 @@ impl CloudLogs {
         group.lines.insert(index, Lines { at, text: text.to_owned(), times });
     }
 
-    /// Denies an operation on groups whose names contain a text.
-    pub fn deny(&self, operation: &'static str, group: &str) {
-        self.state().denied.insert((operation, group.to_owned()));
+    /// Denies a call on groups whose names contain a text.
+    pub fn deny(&self, permission: &'static str, group: &str) {
+        self.state().denied.insert((permission, group.to_owned()));
     }
 
     /// Lets the next query fail.
@@ -143,7 +122,7 @@ impl CloudLogs {
         self.state().busy_until = Some(Instant::now() + length);
     }
 
-    /// Returns how often each operation was called.
+    /// Returns how often each call was made.
     pub fn calls(&self) -> BTreeMap<&'static str, usize> {
         self.state().calls.iter().map(|(operation, (count, _))| (*operation, *count)).collect()
     }
@@ -160,7 +139,7 @@ impl CloudLogs {
         lines.map(Lines::bytes).sum::<u64>() / PAGE_BYTES_MAX
     }
 
-    async fn begin(&self, operation: &'static str, groups: &[String]) -> Result<(), Refusal> {
+    async fn begin(&self, operation: &'static str, groups: &[&str]) -> Result<()> {
         sleep(CALL).await;
         let mut state = self.state();
         let now = Instant::now();
@@ -172,38 +151,33 @@ impl CloudLogs {
         *count += 1;
         recent.retain(|at| now.duration_since(*at) < Duration::from_secs(1));
         if is_busy || recent.len() >= CALLS_A_SECOND {
-            return Err(Refusal::Throttling);
+            return Err(LogError::Busy);
         }
         recent.push_back(now);
-        let is_missing =
-            |group| operation != "DescribeLogGroups" && !state.groups.contains_key(group);
+        let is_missing = |group: &&str| operation != GROUPS && !state.groups.contains_key(*group);
         match is_denied {
-            true => Err(Refusal::AccessDenied),
-            false if groups.iter().any(is_missing) => Err(Refusal::ResourceNotFound),
+            true => Err(LogError::Denied(operation)),
+            false if groups.iter().any(is_missing) => Err(LogError::Missing),
             false => Ok(()),
         }
     }
+}
 
-    pub async fn describe_log_groups(&self, prefix: &str) -> Result<Vec<CloudGroup>, Refusal> {
-        self.begin("DescribeLogGroups", &[prefix.to_owned()]).await?;
+#[async_trait]
+impl LogStore for CloudLogs {
+    async fn groups(&self, prefix: &str) -> Result<Vec<LogGroup>> {
+        self.begin(GROUPS, &[prefix]).await?;
         let state = self.state();
         let named = state.groups.iter().filter(|(name, _)| name.starts_with(prefix));
         Ok(named.map(|(name, group)| group.shown(name)).collect())
     }
 
-    /// Times are in milliseconds, and both are included.
-    pub async fn filter_log_events(
-        &self,
-        group: &str,
-        times: (i64, i64),
-        pattern: &str,
-        token: Option<&str>,
-    ) -> Result<(Vec<CloudLine>, Option<String>), Refusal> {
-        self.begin("FilterLogEvents", &[group.to_owned()]).await?;
+    async fn page(&self, of: &LogRange<'_>, token: Option<String>) -> Result<LogPage> {
+        self.begin(PAGE, &[of.group]).await?;
         let state = self.state();
-        let lines = &state.groups[group].lines;
-        let first = lines.partition_point(|line| line.at.as_millis() < times.0);
-        let end = lines.partition_point(|line| line.at.as_millis() <= times.1);
+        let lines = &state.groups[of.group].lines;
+        let first = lines.partition_point(|line| line.at < of.from);
+        let end = lines.partition_point(|line| line.at < of.to);
         let (mut index, mut skipped) = match token {
             None => (first, 0),
             Some(token) => {
@@ -211,70 +185,67 @@ impl CloudLogs {
                 (index.parse().expect("an index"), skipped.parse().expect("a number"))
             }
         };
-        let (mut found, mut bytes, mut looked_at) = (Vec::new(), 0, 0);
+        let (mut page, mut bytes, mut looked_at) = (LogPage::default(), 0, 0);
         while index < end {
             let line = &lines[index];
             let size = line.bytes() / line.times.max(1);
-            let is_found = is_match(&line.text, pattern);
+            let is_found = is_match(&line.text, of.pattern);
             while skipped < line.times {
-                let is_full = bytes + size > PAGE_BYTES_MAX || found.len() as u64 >= PAGE_LINES_MAX;
+                let is_full =
+                    bytes + size > PAGE_BYTES_MAX || page.lines.len() as u64 >= PAGE_LINES_MAX;
                 if is_found && is_full || looked_at > LOOKED_AT_BYTES_MAX {
-                    return Ok((found, Some(format!("{index}/{skipped}"))));
+                    page.next = Some(format!("{index}/{skipped}"));
+                    return Ok(page);
                 }
                 looked_at += size;
                 skipped += 1;
                 if is_found {
                     bytes += size;
-                    found.push(CloudLine { at: line.at, text: line.text.clone() });
+                    page.lines.push(LogLine { at: line.at, text: line.text.clone() });
                 }
             }
             (index, skipped) = (index + 1, 0);
         }
-        Ok((found, None))
+        Ok(page)
     }
 
-    /// Times are in seconds, and both are included.
-    pub async fn start_query(
-        &self,
-        groups: &[String],
-        (from, to): (i64, i64),
-        text: &str,
-    ) -> Result<String, Refusal> {
-        self.begin("StartQuery", groups).await?;
+    async fn start(&self, query: &LogQuery<'_>) -> Result<String> {
+        let groups: Vec<_> = query.groups.iter().map(String::as_str).collect();
+        self.begin(START, &groups).await?;
         let mut state = self.state();
         let now = Instant::now();
         let running = state.queries.iter().filter(|query| query.ends > now).count();
         if state.queries_max.is_some_and(|most| running >= most) {
-            return Err(Refusal::LimitExceeded);
+            return Err(LogError::Busy);
         }
-        let seconds = from..=to;
-        let named = groups.iter().flat_map(|name| &state.groups[name].lines);
+        let last = Timestamp::from_millis(query.to.as_millis() - 1);
+        let seconds = query.from.as_seconds()..=last.as_seconds();
+        let named = groups.iter().flat_map(|name| &state.groups[*name].lines);
         let lines: Vec<_> = named.filter(|line| seconds.contains(&line.at.as_seconds())).collect();
         let bytes = lines.iter().map(|line| line.bytes()).sum::<u64>() as f64;
         let weighed = lines.iter().map(|line| (line.at, line.text.as_str(), line.times));
-        let rows = insights::rows(text, weighed, QUERY_ROWS_MAX);
-        let rows = rows.ok_or(Refusal::MalformedQuery)?;
+        let rows = insights::rows(&query.text, weighed, QUERY_ROWS_MAX);
+        let rows = rows.ok_or_else(|| LogError::Failed(PortError::new(START, "malformed")))?;
         let took = Duration::from_secs_f64(bytes / QUERY_BYTES_A_SECOND);
         let fails = std::mem::take(&mut state.next_fail);
         let ends = now + QUERY_STARTS_AFTER + took;
-        state.texts.push(text.to_owned());
+        state.texts.push(query.text.clone());
         state.queries.push(Query { ends, rows, bytes, fails });
         Ok(format!("query-{}", state.queries.len() - 1))
     }
 
-    pub async fn get_query_results(&self, id: &str) -> Result<CloudResults, Refusal> {
-        self.begin("GetQueryResults", &[]).await?;
+    async fn results(&self, query_id: &str) -> Result<LogResults> {
+        self.begin(RESULTS, &[]).await?;
         let state = self.state();
-        let index = id.strip_prefix("query-").and_then(|index| index.parse::<usize>().ok());
-        let query = index.and_then(|index| state.queries.get(index));
-        let query = query.ok_or(Refusal::ResourceNotFound)?;
+        let index = query_id.strip_prefix("query-").and_then(|index| index.parse::<usize>().ok());
+        let query = index.and_then(|index| state.queries.get(index)).ok_or(LogError::Missing)?;
         if query.ends > Instant::now() {
-            return Ok(CloudResults::Running);
+            return Ok(LogResults::Running);
         }
         if query.fails {
-            return Ok(CloudResults::Failed);
+            return Ok(LogResults::Ended("Failed".to_owned()));
         }
-        Ok(CloudResults::Complete { rows: query.rows.clone(), bytes: query.bytes })
+        Ok(LogResults::Complete { rows: query.rows.clone(), bytes_read: query.bytes })
     }
 }
 
@@ -286,9 +257,9 @@ impl Lines {
 }
 
 impl Group {
-    fn shown(&self, name: &str) -> CloudGroup {
+    fn shown(&self, name: &str) -> LogGroup {
         let bytes = self.lines.iter().map(Lines::bytes).sum::<u64>();
-        CloudGroup {
+        LogGroup {
             name: name.to_owned(),
             created: self.created,
             kept_days: self.kept_days,

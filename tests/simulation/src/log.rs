@@ -20,12 +20,17 @@ use gridpost_testkit::{
     history::{Drop, History},
 };
 
-/// Takes warnings and errors of one world.
+/// The module that logs entries of the journal.
+const JOURNAL: &str = "gridpost_ports::journal";
+
+/// Takes warnings and errors of one world, and entries of its journal.
 pub struct LogReader {
     pub clock: VirtualClock,
     pub history: Arc<Mutex<History>>,
     /// Why deliveries ended whose destination can't have their events.
     pub ended_by: Mutex<BTreeMap<Uuid, String>>,
+    /// Writes the lines of entries, if the world keeps them.
+    pub lines: Option<Box<dyn Subscriber + Send + Sync>>,
 }
 
 #[derive(Default)]
@@ -66,11 +71,11 @@ impl Visit for Line {
 
 impl Subscriber for LogReader {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::WARN
+        *metadata.level() <= Level::WARN || self.lines.is_some() && metadata.target() == JOURNAL
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(LevelFilter::WARN)
+        Some(LevelFilter::INFO)
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
@@ -82,6 +87,13 @@ impl Subscriber for LogReader {
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, event: &Event<'_>) {
+        let metadata = event.metadata();
+        if let Some(lines) = self.lines.as_ref().filter(|_| metadata.target() == JOURNAL) {
+            lines.event(event);
+        }
+        if *metadata.level() > Level::WARN {
+            return;
+        }
         let mut line = Line::default();
         event.record(&mut line);
         let at = self.clock.now();

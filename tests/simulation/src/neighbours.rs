@@ -116,6 +116,7 @@ pub fn scenario(plan: &Plan) -> Scenario {
         jitter: true,
         plan: plan.faults.clone(),
         first_attempt_within: plan.first_attempt_within,
+        asks_journal: false,
         ..Scenario::default()
     };
     scenario.queues.retry_shards = deployed::RETRY_QUEUES;

@@ -118,6 +118,8 @@ pub struct Scenario {
     pub jitter: bool,
     /// How long an event of a healthy endpoint may wait for its first attempt; `None`: it is not promised.
     pub first_attempt_within: Option<Duration>,
+    /// Whether the journal is asked in the end; its lines take time to write.
+    pub asks_journal: bool,
 }
 
 /// Settings of a deployment that its operator may change at any time.
@@ -232,6 +234,7 @@ impl Default for Scenario {
             speed: 1,
             jitter: false,
             first_attempt_within: None,
+            asks_journal: true,
         }
     }
 }

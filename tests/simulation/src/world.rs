@@ -5,6 +5,7 @@ mod copies;
 mod embedded;
 mod invoke;
 pub mod journal;
+pub(crate) mod logs;
 mod mapping;
 mod meter;
 mod operators;
@@ -36,6 +37,7 @@ use gridpost_core::{
     topic::Topic,
 };
 use gridpost_ports::{Clock, Dice};
+use gridpost_runtime::telemetry;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
@@ -62,8 +64,8 @@ use gridpost_testkit::{
 
 pub use self::embedded::Stores;
 use self::{
-    embedded::EmbeddedStores, journal::JournalRemains, pool::Pools, process::Process,
-    sources::Sources,
+    embedded::EmbeddedStores, journal::JournalRemains, logs::FunctionLogs, pool::Pools,
+    process::Process, sources::Sources,
 };
 
 /// In a world that lasts longer than this, something waits for ever.
@@ -87,6 +89,8 @@ pub struct Simulation {
     pub tables: Arc<Tables>,
     /// The stores behind queues and tables; `None` if only the fakes are used.
     embedded: Option<Arc<EmbeddedStores>>,
+    /// The functions' logs on AWS, if the journal is asked in the end.
+    logs: Option<Arc<FunctionLogs>>,
     process: Process,
     /// Copies of functions that wait for work.
     pools: Pools,
@@ -115,7 +119,6 @@ pub struct Simulation {
 /// A finished world.
 pub struct Remains {
     pub history: History,
-    /// The journal of one machine.
     pub journal: Option<JournalRemains>,
     /// Bodies that were still in a queue.
     pub in_queues: Vec<(Queue, String)>,
@@ -182,7 +185,9 @@ pub fn run_on(stores: Stores, scenario: &Scenario, seed: u64, traced: bool) -> R
     runtime.block_on(tasks.run_until(async {
         let world = Simulation::new(stores, scenario, seed, traced);
         let (clock, history) = (world.clock, Arc::clone(&world.history));
-        let reader = LogReader { clock, history, ended_by: Default::default() };
+        let logs = world.logs.clone();
+        let lines = logs.map(|logs| Box::new(telemetry::lines(logs)) as Box<_>);
+        let reader = LogReader { clock, history, ended_by: Default::default(), lines };
         let _guard = tracing::subscriber::set_default(reader);
         world.live().await
     }))
@@ -227,8 +232,10 @@ impl Simulation {
                 endpoints.ends_in_parts(subscription.key.clone());
             }
         }
+        let is_logged = embedded.is_none() && scenario.asks_journal;
         Rc::new(Self {
             clock,
+            logs: is_logged.then(|| FunctionLogs::start(clock, !seed.is_multiple_of(2))),
             queues: Arc::new(queues),
             tables: Arc::new(tables),
             embedded,
@@ -312,9 +319,10 @@ impl Simulation {
             () = self.ended() => {}
             () = self.clock.sleep(LONGEST) => {}
         }
-        let journal = match &self.embedded {
-            Some(stores) => Some(JournalRemains::of(stores, self.clock).await),
-            None => None,
+        let journal = match (&self.embedded, &self.logs) {
+            (Some(stores), _) => Some(JournalRemains::of_machine(stores, self.clock).await),
+            (None, Some(logs)) => Some(JournalRemains::of_logs(logs, self.clock).await),
+            (None, None) => None,
         };
         self.remains(journal)
     }

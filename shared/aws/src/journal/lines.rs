@@ -13,18 +13,14 @@ use gridpost_core::{
     time::Timestamp,
     trace::TraceParent,
 };
+use gridpost_ports::{journal::MESSAGES, log_store::LogLine};
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::store::LogLine;
-
 /// A field that each line about a delivery has.
 pub(super) const DELIVERY_ID: &str = "delivery.id";
-
-/// The message of the entries that are not failures.
-pub(super) const SUCCESS: &str = "attempt succeeded";
 
 /// A line about a delivery.
 #[derive(Deserialize)]
@@ -51,7 +47,7 @@ struct AttemptLine {
     response: Option<String>,
 }
 
-/// Reads a line of dispatch or dead-letter. Returns its entry with an id that is the same however the line
+/// Reads a line of a function. Returns its entry with an id that is the same however the line
 /// is read; `None` if it is not about an attempt or an end. Where it does not have the time of the publish,
 /// the entry has its own.
 pub(super) fn entry(line: &LogLine) -> Option<(String, Entry)> {
@@ -85,15 +81,7 @@ pub(super) fn entry(line: &LogLine) -> Option<(String, Entry)> {
 }
 
 fn kind(message: &str) -> Option<EntryKind> {
-    let kinds = [
-        ("attempt succeeded late", EntryKind::LateSuccess),
-        (SUCCESS, EntryKind::Success),
-        ("attempt failed", EntryKind::Failure),
-        ("a late success came after the end", EntryKind::SuccessAfterEnd),
-        ("ended undelivered", EntryKind::Ending),
-        ("events dropped", EntryKind::Dropped),
-    ];
-    kinds.into_iter().find_map(|(begins, kind)| message.starts_with(begins).then_some(kind))
+    MESSAGES.into_iter().find_map(|(kind, known)| (known == message).then_some(kind))
 }
 
 fn ids(event_ids: &str) -> Vec<String> {

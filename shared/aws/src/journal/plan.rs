@@ -5,9 +5,9 @@ use gridpost_core::{
     name,
     time::Timestamp,
 };
-use gridpost_ports::{JournalError, Reads};
+use gridpost_ports::{JournalError, Reads, log_store::LogGroup};
 
-use super::{lines::hex, store::LogGroup};
+use super::lines::hex;
 
 /// The price in U.S. dollars of a gigabyte that Logs Insights reads. Source: Amazon CloudWatch pricing,
 /// us-east-1. `FilterLogEvents` is free.
@@ -17,8 +17,8 @@ const DOLLARS_A_GIGABYTE: f64 = 0.005;
 /// the assumption of AWS's price calculator.
 const COMPRESSED: f64 = 0.15;
 
-/// The functions that attempt and end deliveries.
-const ATTEMPTING: &[&str] = &["dispatch", "dead-letter"];
+/// The functions that attempt and end deliveries; manage those that are purged.
+const ATTEMPTING: &[&str] = &["dispatch", "dead-letter", "manage"];
 
 /// The functions that count events; manage those that are purged. `intake` is there only with AWS sources.
 const COUNTING: &[&str] = &["ingest", "intake", "dispatch", "dead-letter", "redrive", "manage"];
@@ -131,7 +131,9 @@ pub(super) fn check_size(question: &Question) -> Result<(), JournalError> {
     ))
 }
 
-/// Returns the same key for questions that have the same answer, whatever its pages.
+/// Returns the same key for questions that have the same answer, whatever its pages. A version with other
+/// members of questions has other keys: it refuses the pages of its predecessor's answers and pays its runs
+/// once more.
 pub(super) fn key(question: &Question) -> String {
     let mut question = question.clone();
     let (topic, subscription) = match &mut question {

@@ -17,12 +17,13 @@ use gridpost_core::{
     name,
     time::Timestamp,
 };
+use gridpost_ports::{
+    journal::SUCCESS,
+    log_store::{LogLine, Row},
+};
 use serde_json::{Map, Value, json};
 
-use super::{
-    lines::{DELIVERY_ID, SUCCESS, plain_part},
-    store::{LogLine, Row},
-};
+use super::lines::{DELIVERY_ID, plain_part};
 
 /// Rows of a query's results, at most.
 pub(super) const ROWS_MAX: usize = 10_000;

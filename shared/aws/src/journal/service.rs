@@ -7,12 +7,14 @@ use aws_sdk_cloudwatchlogs::{
     types::{QueryStatus, ResultField},
 };
 use gridpost_core::time::Timestamp;
-use gridpost_ports::{PortError, Saved};
-
-use super::{
-    run::{Run, RunStore},
-    store::{LogError, LogGroup, LogLine, LogPage, LogQuery, LogRange, LogResults, LogStore, Row},
+use gridpost_ports::{
+    PortError, Saved,
+    log_store::{
+        LogError, LogGroup, LogLine, LogPage, LogQuery, LogRange, LogResults, LogStore, Row,
+    },
 };
+
+use super::run::{Run, RunStore};
 use crate::{port_error, table::Table};
 
 /// The sort key of a run.

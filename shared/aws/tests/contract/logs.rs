@@ -1,10 +1,11 @@
 //! CloudWatch Logs: requests, pages, states of queries, refusals; and runs as items.
 
-use gridpost_aws::journal::{
-    CloudWatchLogs, LogError, LogQuery, LogRange, LogResults, LogStore, Run, RunStore, RunTable,
-};
+use gridpost_aws::journal::{CloudWatchLogs, Run, RunStore, RunTable};
 use gridpost_core::time::Timestamp;
-use gridpost_ports::Saved;
+use gridpost_ports::{
+    Saved,
+    log_store::{LogError, LogQuery, LogRange, LogResults, LogStore},
+};
 use serde_json::{Value, json};
 
 use super::replay::{ATTEMPTS, Answer, Replay, error, ok};

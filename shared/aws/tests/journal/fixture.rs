@@ -7,10 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use gridpost_aws::journal::{
-    LogError, LogGroup, LogLine, LogPage, LogQuery, LogRange, LogResults, LogStore,
-    LoggedDeployment, LoggedJournal, Run, RunStore,
-};
+use gridpost_aws::journal::{LoggedDeployment, LoggedJournal, Run, RunStore};
 use gridpost_core::{
     journal::{
         Answer, AttemptsQuestion, Count, Counted, Entry, Known, LedgerQuestion, Owner, Question,
@@ -24,7 +21,7 @@ use gridpost_ports::{
 use gridpost_runtime::telemetry::EmbeddedMeter;
 use gridpost_testkit::{
     clock::{BEGINNING, VirtualClock},
-    cloud_logs::{CloudLogs, CloudResults, Refusal},
+    cloud_logs::CloudLogs,
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -37,15 +34,11 @@ pub(super) const MINUTE: Duration = Duration::from_secs(60);
 const FUNCTIONS: [&str; 5] = ["ingest", "dispatch", "dead-letter", "redrive", "manage"];
 
 pub(super) struct Fixture {
-    pub(super) logs: Arc<Logs>,
+    pub(super) logs: Arc<CloudLogs>,
     pub(super) runs: Arc<Runs>,
     pub(super) clock: VirtualClock,
     pub(super) journal: LoggedJournal,
 }
-
-/// CloudWatch Logs as the journal calls it.
-#[derive(Default)]
-pub(super) struct Logs(pub(super) CloudLogs);
 
 #[derive(Default)]
 pub(super) struct Runs(Mutex<BTreeMap<String, (Run, u64)>>);
@@ -78,9 +71,10 @@ pub(super) fn failed(number: u32) -> Value {
 impl Fixture {
     /// A deployment that keeps its logs for 30 days and began a day ago.
     pub(super) fn new() -> Self {
-        let (logs, runs, clock) = (Arc::<Logs>::default(), Arc::default(), VirtualClock::start());
+        let (logs, runs, clock) =
+            (Arc::<CloudLogs>::default(), Arc::default(), VirtualClock::start());
         for function in FUNCTIONS {
-            logs.0.create_group(&group(function), at(0), Some(30));
+            logs.create_group(&group(function), at(0), Some(30));
         }
         let deployment =
             LoggedDeployment { name_prefix: "g".to_owned(), logs_first_successes: false };
@@ -91,7 +85,7 @@ impl Fixture {
 
     pub(super) fn log(&self, function: &str, minute: u32, lines: &str, times: u64) {
         for line in lines.lines() {
-            self.logs.0.log(&group(function), at(minute), line, times);
+            self.logs.log(&group(function), at(minute), line, times);
         }
     }
 
@@ -130,7 +124,7 @@ impl Fixture {
     }
 
     pub(super) fn queries(&self) -> usize {
-        self.logs.0.queries().len()
+        self.logs.queries().len()
     }
 
     pub(super) fn now(&self) -> Timestamp {
@@ -176,56 +170,6 @@ pub(super) fn count(
 ) {
     let count = Count { owner: owner.clone(), publish_time, counted, events, once: None };
     meter.count_sent(&[count]);
-}
-
-fn refused(call: &'static str) -> impl Fn(Refusal) -> LogError {
-    move |refusal| match refusal {
-        Refusal::ResourceNotFound => LogError::Missing,
-        Refusal::Throttling | Refusal::LimitExceeded => LogError::Busy,
-        Refusal::AccessDenied => LogError::Denied(call),
-        Refusal::MalformedQuery => LogError::Failed(PortError::new(call, "malformed")),
-    }
-}
-
-#[async_trait]
-impl LogStore for Logs {
-    async fn groups(&self, prefix: &str) -> Result<Vec<LogGroup>, LogError> {
-        let groups = self.0.describe_log_groups(prefix).await;
-        let groups = groups.map_err(refused("logs:DescribeLogGroups"))?.into_iter();
-        let group = |group: gridpost_testkit::cloud_logs::CloudGroup| LogGroup {
-            name: group.name,
-            created: group.created,
-            kept_days: group.kept_days,
-            stored_bytes: group.stored_bytes,
-        };
-        Ok(groups.map(group).collect())
-    }
-
-    async fn page(&self, of: &LogRange<'_>, token: Option<String>) -> Result<LogPage, LogError> {
-        let times = (of.from.as_millis(), of.to.as_millis() - 1);
-        let page = self.0.filter_log_events(of.group, times, of.pattern, token.as_deref()).await;
-        let (lines, next) = page.map_err(refused("logs:FilterLogEvents"))?;
-        let lines = lines.into_iter().map(|line| LogLine { at: line.at, text: line.text });
-        Ok(LogPage { lines: lines.collect(), next })
-    }
-
-    async fn start(&self, query: &LogQuery<'_>) -> Result<String, LogError> {
-        let last = Timestamp::from_millis(query.to.as_millis() - 1);
-        let times = (query.from.as_seconds(), last.as_seconds());
-        let started = self.0.start_query(query.groups, times, &query.text).await;
-        started.map_err(refused("logs:StartQuery"))
-    }
-
-    async fn results(&self, query_id: &str) -> Result<LogResults, LogError> {
-        let results = self.0.get_query_results(query_id).await;
-        Ok(match results.map_err(refused("logs:GetQueryResults"))? {
-            CloudResults::Running => LogResults::Running,
-            CloudResults::Complete { rows, bytes } => {
-                LogResults::Complete { rows, bytes_read: bytes }
-            }
-            CloudResults::Failed => LogResults::Ended("Failed".to_owned()),
-        })
-    }
 }
 
 #[async_trait]

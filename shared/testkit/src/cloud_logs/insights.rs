@@ -4,10 +4,8 @@
 use std::collections::BTreeMap;
 
 use gridpost_core::time::Timestamp;
+use gridpost_ports::log_store::Row;
 use serde_json::Value;
-
-/// Values by field.
-pub type Row = BTreeMap<String, String>;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Token {

@@ -39,7 +39,7 @@ struct Bounds {
 pub(super) fn check(check: &mut Check<'_>) {
     let remains = check.remains;
     of_ledger(check, &remains.history.ledger, Kind::Log);
-    if let Some(journal) = &remains.journal {
+    if let Some(journal) = remains.journal.as_ref().filter(|journal| !journal.is_logged) {
         of_ledger(check, &journal.ledger, Kind::Journal);
     }
 }

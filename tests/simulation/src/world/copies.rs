@@ -32,7 +32,7 @@ impl Simulation {
     pub fn ingest(&self, instance: &Arc<Instance>) -> gridpost_ingest::Context {
         let clock: Arc<dyn Clock> = Arc::new(instance.clock(self.clock));
         let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
-        let meter = self.meter();
+        let meter = self.meter("ingest");
         gridpost_ingest::Context {
             clock: Arc::clone(&clock),
             dice: Arc::clone(&self.handlers_dice),
@@ -55,7 +55,7 @@ impl Simulation {
     /// A fresh copy of a source's intake.
     pub fn intake(&self, instance: &Arc<Instance>, source: Source) -> gridpost_intake::Context {
         let configuration: Arc<dyn Configuration> = self.faulty(instance, &self.tables);
-        let meter = self.meter();
+        let meter = self.meter("intake");
         gridpost_intake::Context {
             source,
             clock: Arc::new(instance.clock(self.clock)),
@@ -77,7 +77,7 @@ impl Simulation {
             clock: Arc::new(instance.clock(self.clock)),
             sender: self.faulty(instance, &self.queues),
             payloads: self.faulty(instance, &self.payloads),
-            meter: self.meter(),
+            meter: self.meter("expand"),
             queue_message_bytes_max: self.settings().message_bytes_max,
         }
     }
@@ -87,10 +87,10 @@ impl Simulation {
         if self.scenario.speed == 1 { deployed } else { MACHINE_KEEPS_CONFIGURATION }
     }
 
-    /// The counts and the journal of a fresh copy.
-    fn meter(&self) -> Arc<CountingMeter> {
+    /// The counts and the journal of a fresh copy of a function.
+    fn meter(&self, function: &'static str) -> Arc<CountingMeter> {
         let kept = self.embedded.as_ref().map(|stores| stores.journal());
-        CountingMeter::of(&self.history, kept)
+        CountingMeter::of(function, &self.history, kept, self.logs.clone())
     }
 
     /// How many retry queues there are for a copy that is started now.
@@ -143,7 +143,7 @@ impl Simulation {
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
         let clock: Arc<dyn Clock> = Arc::new(instance.clock(self.clock));
         let configuration: Arc<dyn Configuration> = Arc::clone(&tables) as _;
-        let meter = self.meter();
+        let meter = self.meter("dispatch");
         gridpost_dispatch::Context {
             clock: Arc::clone(&clock),
             dice: Arc::clone(&self.handlers_dice),
@@ -178,7 +178,7 @@ impl Simulation {
 
     pub fn dead_letter(&self, instance: &Arc<Instance>) -> gridpost_dead_letter::Context {
         let queues = self.faulty(instance, &self.queues);
-        let meter = self.meter();
+        let meter = self.meter("dead-letter");
         gridpost_dead_letter::Context {
             clock: Arc::new(instance.clock(self.clock)),
             sender: Arc::clone(&queues) as _,
@@ -208,7 +208,7 @@ impl Simulation {
     pub fn redrive(&self, instance: &Arc<Instance>) -> gridpost_redrive::Context {
         let (queues, tables) =
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
-        let meter = self.meter();
+        let meter = self.meter("redrive");
         gridpost_redrive::Context {
             clock: Arc::new(instance.clock(self.clock)),
             sender: Arc::clone(&queues) as _,
@@ -227,7 +227,7 @@ impl Simulation {
         let (queues, tables) =
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
         let consents = self.faulty(instance, &self.consents);
-        let meter = self.meter();
+        let meter = self.meter("manage");
         gridpost_manage::Context {
             configuration: Arc::clone(&tables) as _,
             keys: Arc::clone(&tables) as _,
@@ -277,7 +277,7 @@ impl Simulation {
             cursor: Arc::clone(&tables) as _,
             subscriptions: tables,
             payloads: self.faulty(instance, &self.payloads),
-            meter: self.meter(),
+            meter: self.meter("wake"),
             settings: gridpost_wake::Settings {
                 configuration_kept_for: self.kept_for(DISPATCH_KEEPS_CONFIGURATION),
                 configuration_stale_for: Limits::default().stale_for,

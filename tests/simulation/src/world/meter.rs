@@ -16,6 +16,7 @@ use gridpost_runtime::telemetry::EmbeddedMeter;
 use gridpost_testkit::history::History;
 use uuid::Uuid;
 
+use super::logs::FunctionLogs;
 use crate::metric_line;
 
 /// The counts of one copy. What it has not written when it dies is lost.
@@ -24,12 +25,23 @@ pub(super) struct CountingMeter {
     unwritten: EmbeddedMeter,
     /// The journal of one machine, which must agree.
     kept: Option<Arc<JournalStore>>,
+    /// The log on AWS, and the function whose lines go there.
+    logs: Option<Arc<FunctionLogs>>,
+    function: &'static str,
 }
 
 impl CountingMeter {
-    pub(super) fn of(history: &Arc<Mutex<History>>, kept: Option<Arc<JournalStore>>) -> Arc<Self> {
-        let (history, unwritten) = (Arc::clone(history), EmbeddedMeter::default());
-        Arc::new(Self { history, unwritten, kept })
+    pub(super) fn of(
+        function: &'static str,
+        history: &Arc<Mutex<History>>,
+        kept: Option<Arc<JournalStore>>,
+        logs: Option<Arc<FunctionLogs>>,
+    ) -> Arc<Self> {
+        let mut unwritten = EmbeddedMeter::default();
+        if logs.as_ref().is_some_and(|logs| logs.logs_first_successes) {
+            unwritten = unwritten.logging_first_successes();
+        }
+        Arc::new(Self { history: Arc::clone(history), unwritten, kept, logs, function })
     }
 
     fn note_drops(&self, counts: &[Count]) {
@@ -49,8 +61,12 @@ impl Meter for CountingMeter {
     }
 
     fn flush(&self, now: Timestamp) {
+        let lines = self.unwritten.lines(now);
+        if let Some(logs) = &self.logs {
+            logs.log(self.function, &lines);
+        }
         let mut history = self.history.lock().expect("no panic while held");
-        for line in self.unwritten.lines(now).lines() {
+        for line in lines.lines() {
             if let Err(wrong) = metric_line::check(line) {
                 history.violation(now, wrong);
             }
@@ -62,7 +78,7 @@ impl Meter for CountingMeter {
 #[async_trait]
 impl Journal for CountingMeter {
     fn keeps_first_successes(&self) -> bool {
-        self.kept.is_some()
+        self.kept.is_some() || self.unwritten.keeps_first_successes()
     }
 
     fn note(&self, entry: Entry, receipt: Option<&str>) {
@@ -71,6 +87,9 @@ impl Journal for CountingMeter {
             kept.note(entry.clone(), receipt);
         }
         self.unwritten.note(entry, receipt);
+        if let Some(logs) = &self.logs {
+            logs.log_written(self.function);
+        }
     }
 
     fn count(&self, count: Count, receipt: Option<&str>) {

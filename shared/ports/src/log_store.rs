@@ -1,10 +1,11 @@
-//! The calls of CloudWatch Logs that the journal makes.
+//! CloudWatch Logs, as far as the journal reads it.
 
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use gridpost_core::time::Timestamp;
-use gridpost_ports::PortError;
+
+use super::PortError;
 
 /// CloudWatch Logs.
 #[async_trait]
@@ -86,7 +87,7 @@ pub enum LogError {
     Missing,
     /// The service is asked too often.
     Busy,
-    /// The permission is missing.
+    /// The permission of that name is missing.
     Denied(&'static str),
     Failed(PortError),
 }
