@@ -119,7 +119,7 @@ async fn counted(app: &App) -> anyhow::Result<(u64, u32)> {
     let span = TimeSpan::minutes(COUNTED_HOURS * 60);
     let target = &app.settings.target;
     let journal = Journal::connect(target, None).await?;
-    let ledger = audit::counted(&journal, target, None, span).await?;
+    let (ledger, _) = audit::counted(&journal, target, None, span).await?;
     let accepted = ledger.intakes.values().map(|intake| intake.accepted);
     let matched = ledger.accounts.values().map(|account| account.matched);
     Ok(share(accepted.fold(0, u64::saturating_add), matched.fold(0, u64::saturating_add)))

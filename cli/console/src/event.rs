@@ -217,20 +217,19 @@ fn status(delivery: &EventDelivery) -> Markup {
 }
 
 fn line(line: &AttemptLine) -> Vec<Markup> {
-    let because = line.because.as_ref().and_then(|because| because.parse().ok());
     let follows = match (&line.due, &line.reason) {
         (Some(due), _) => html! {
-            "again at " (page::time_or_text(due))
-            @if let Some(because) = because { ": " (describe_reason(because)) }
+            "again at " (page::time_or_text(&due.to_string()))
+            @if let Some(because) = line.wait_because { ": " (describe_reason(because.into())) }
         },
         (None, Some(reason)) => html! { "ends: " (reason) },
         (None, None) => html! {},
     };
     vec![
-        page::time_or_text(&line.timestamp),
-        html! { (or_dash(line.attempt)) },
-        outcome(line.outcome.as_deref(), line.status),
-        html! { @if let Some(duration_ms) = line.duration_ms { (page::number(duration_ms)) " ms" } },
+        page::time_or_text(&line.time.to_string()),
+        html! { (or_dash(line.number())) },
+        outcome(line.outcome.as_deref(), line.http_status_code),
+        html! { @if let Some(duration_ms) = line.duration_in_ms { (page::number(duration_ms)) " ms" } },
         html! {
             (follows)
             @if let Some(said) = &line.response { " It said: " (page::visible(said)) }

@@ -88,12 +88,12 @@ impl TailQuery {
 
 /// Describes a line, with the ids of its events as far as they are logged.
 fn told(line: &AttemptLine) -> String {
-    let ids = line.event_ids();
+    let ids = &line.event_ids;
     let more = if ids.len() > IDS_TOLD { ", …" } else { "" };
     match ids.is_empty() {
         true => line.describe(),
         false => {
-            let ids = ids.iter().take(IDS_TOLD).cloned().collect::<Vec<_>>().join(", ");
+            let ids = ids[..ids.len().min(IDS_TOLD)].join(", ");
             format!("{} [{ids}{more}]", line.describe())
         }
     }
@@ -120,14 +120,13 @@ struct Entry {
 
 impl Entry {
     fn of(line: &AttemptLine) -> Self {
-        let (topic, name) = line.subscription();
         Self {
             id: id(line),
-            at: line.at_ms,
-            time: line.timestamp.clone(),
-            subscription: format!("{topic}/{name}"),
-            url: subscription_url(topic, name, ""),
-            number: line.attempt.map_or_else(|| "end".to_owned(), |number| format!("#{number}")),
+            at: line.time.0.as_millis(),
+            time: line.time.to_string(),
+            subscription: line.subscription(),
+            url: subscription_url(&line.topic, &line.event_subscription, ""),
+            number: line.number().map_or_else(|| "end".to_owned(), |number| format!("#{number}")),
             told: page::visible(&told(line)),
             good: line.outcome.as_deref() == Some("Delivered"),
         }
@@ -281,8 +280,9 @@ impl Following {
     /// one.
     fn next(&mut self) -> Option<Event> {
         if let Some(line) = self.lines.pop() {
-            self.told_ms = self.told_ms.max(line.at_ms);
-            return Some(event("attempt", &Entry::of(&line)).id(line.at_ms.to_string()));
+            let at_ms = line.time.0.as_millis();
+            self.told_ms = self.told_ms.max(at_ms);
+            return Some(event("attempt", &Entry::of(&line)).id(at_ms.to_string()));
         }
         let position_ms = self.follower.position_ms();
         if position_ms < self.told_ms.saturating_add(MOVED_MS) {

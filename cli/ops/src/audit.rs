@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     aws_api::{AwsApi, Service},
     given::TimeSpan,
-    journal::Journal,
+    journal::{Journal, TooDear},
     lookup::no_such,
     target::{Target, before},
 };
@@ -69,12 +69,25 @@ impl AuditOptions {
 pub async fn look_until(arguments: &AuditOptions, target: &Target) -> anyhow::Result<Audit> {
     let last_look = Instant::now() + arguments.wait;
     let journal = Journal::connect(target, arguments.max_dollars).await?;
-    loop {
-        let audit = look(arguments, target, &journal, Effort::WHOLE).await?;
-        if audit.balances() || Instant::now() >= last_look {
-            return Ok(audit);
-        }
+    let mut audit = look(arguments, target, &journal, Effort::WHOLE).await?;
+    while !audit.balances() && Instant::now() < last_look {
         sleep(LOOK_AGAIN).await;
+        let again = look(arguments, target, &journal, Effort::WHOLE).await;
+        audit = newer(audit, again)?;
+    }
+    Ok(audit)
+}
+
+/// Returns the later of two looks; the earlier one, with a note, where the later one would cost too much.
+fn newer(mut before: Audit, again: anyhow::Result<Audit>) -> anyhow::Result<Audit> {
+    match again {
+        Err(error) if error.is::<TooDear>() => {
+            let note = format!("the journal was not asked again: {error}");
+            before.left_out.retain(|left_out| *left_out != note);
+            before.left_out.push(note);
+            Ok(before)
+        }
+        again => again,
     }
 }
 
@@ -109,6 +122,7 @@ async fn look(
         ledger: Ledger::default(),
         after: Ledger::default(),
         later: Ledger::default(),
+        is_divided: !target.is_dev(),
         states_read_at: until,
         queues,
         waiting: 0,
@@ -137,7 +151,8 @@ async fn look(
             *first = first.with_moved(again);
         }
         sleep(JOURNAL_SETTLES).await;
-        audit = with_journal(arguments, journal, &waits).await?;
+        audit.queues = waits.queues.clone();
+        audit = newer(audit, with_journal(arguments, journal, &waits).await)?;
     }
     check_names(arguments, &audit, &topics)?;
     Ok(audit)
@@ -166,18 +181,18 @@ async fn with_journal(
 }
 
 /// Returns what was counted of events published since the beginning of the hour so long ago, of a topic or of
-/// all, without what waits.
+/// all, without what waits; and in words, what is not known.
 pub async fn counted(
     journal: &Journal,
     target: &Target,
     topic: Option<&str>,
     since: TimeSpan,
-) -> anyhow::Result<Ledger> {
+) -> anyhow::Result<(Ledger, Vec<String>)> {
     let from = Some(target.ago(since).await?.into());
     let query = LedgerQuery { topic: topic.map(str::to_owned), from, ..LedgerQuery::default() };
     let question = JournalQueryInput { ledger: Some(query), ..JournalQueryInput::default() };
     let answer: JournalQuery = journal.ask(question, usize::MAX).await?;
-    Ok(answer.ledgers(0).remove(0))
+    Ok((answer.ledgers(0).remove(0), answer.gaps()))
 }
 
 /// Refuses names that neither exist nor have an account: a misspelt one would balance.
@@ -370,6 +385,23 @@ mod tests {
         assert_eq!(audit.left_out, ["x"]);
     }
 
+    #[tokio::test]
+    async fn a_look_that_would_cost_too_much_leaves_the_one_before() {
+        let paid = documents::journal_query(&json!({"dollars": 0.1, "ledger": []}));
+        let dear = documents::journal_query(&json!({"status": "TooDear", "dollars": 0.1}));
+        let rows = [("\"maxDollars\":0.1}", 200, paid), ("\"maxDollars\":0.0}", 202, dear)];
+        let api = FakeApi::naming(&rows).await;
+        let journal = Journal::of(ManageApi::connect(&api.url()).await.expect("a client"), None);
+        let mut audit = nothing();
+        for _ in 0..3 {
+            let again = with_journal(&arguments(None, None), &journal, &nothing()).await;
+            audit = newer(audit, again).expect("an audit");
+        }
+        let [note] = &audit.left_out[..] else { panic!("{:?}", audit.left_out) };
+        assert!(note.contains("not asked again: the answer reads about"), "{note}");
+        assert!(newer(audit, Err(anyhow::anyhow!("no answer"))).is_err());
+    }
+
     #[test]
     fn queue_counts_are_numbers_as_text() {
         let answer = json!({"Attributes": {
@@ -424,6 +456,7 @@ mod tests {
             ledger: Ledger::default(),
             after: Ledger::default(),
             later: Ledger::default(),
+            is_divided: true,
             states_read_at: Timestamp::from_millis(0),
             queues: Ok(Queues::default()),
             waiting: 0,

@@ -66,8 +66,11 @@ pub struct Explanation {
     #[serde(skip)]
     wants: Vec<(String, String)>,
     /// The gaps of the journal's answer, in words.
-    #[serde(skip)]
+    #[serde(rename = "leavesOut")]
     left_out: Vec<String>,
+    /// Whether successes may be among them.
+    #[serde(skip)]
+    lacks_successes: bool,
 }
 
 /// An event subscription of which no delivery is known and whose endpoint gets nothing at present.
@@ -90,7 +93,8 @@ pub async fn look_up(
     let since = before(now, question.since);
     let journal = Journal::of(api.clone(), question.max_dollars);
     let answer = journal.ask(question.of_the_journal(since), usize::MAX).await?;
-    let (left_out, entries) = (answer.leaves_out, answer.attempts.unwrap_or_default());
+    let (left_out, lacks_successes) = (answer.gaps(), !answer.leaves_out.is_empty());
+    let entries = answer.attempts.unwrap_or_default();
     let deliveries = read_deliveries(&api, &question, entries).await?;
     let subscriptions = api.subscriptions(&question.topic).await?;
     let event = event.map(one_event);
@@ -114,6 +118,7 @@ pub async fn look_up(
         holding_back,
         wants: subscriptions.iter().map(|one| (one.name.clone(), describe_wants(one))).collect(),
         left_out,
+        lacks_successes,
     })
 }
 
@@ -218,7 +223,7 @@ async fn read_deliveries(
     let mut all: BTreeMap<_, Vec<AttemptLine>> = BTreeMap::new();
     for entry in entries.into_iter().rev() {
         let key = (entry.event_subscription.clone(), entry.delivery_id.to_string());
-        all.entry(key).or_default().push(entry.into());
+        all.entry(key).or_default().push(AttemptLine(entry));
     }
     let mut found = Vec::new();
     for ((name, id), lines) in all {
@@ -226,7 +231,7 @@ async fn read_deliveries(
         found.push(EventDelivery::new(id, name, state, lines));
     }
     // A redrive is a delivery of its own: it comes after the one whose dead letter it sends.
-    found.sort_by_key(|one| (one.name.clone(), one.log.first().map(|line| line.at_ms)));
+    found.sort_by_key(|one| (one.name.clone(), one.log.first().map(|line| line.time)));
     Ok(found)
 }
 
@@ -332,17 +337,16 @@ impl Explanation {
             );
             return Err(Unfinished(message).into());
         }
-        let known = match self.left_out.is_empty() {
-            true => format!("nothing is known of an event `{id}` of topic {topic} so far"),
-            false => format!(
-                "no failure of an event `{id}` of topic {topic} is known so far, and {}",
-                self.left_out.join(", ")
-            ),
+        let (known, delivered) = match self.lacks_successes {
+            true => ("no failure", " have been delivered by it,"),
+            false => ("nothing", ""),
         };
-        let delivered = if self.left_out.is_empty() { "" } else { " have been delivered by it," };
+        let left_out: String =
+            self.left_out.iter().map(|left_out| format!(", and {left_out}")).collect();
         let message = format!(
-            "{known}: it may wait for its first attempt,{delivered} or be wanted by no filter. To see who wants \
-             it, give the event (--event FILE); else check the id, or look further back (--since 7d)"
+            "{known} is known of an event `{id}` of topic {topic} so far{left_out}: it may wait for its first \
+             attempt,{delivered} or be wanted by no filter. To see who wants it, give the event (--event FILE); \
+             else check the id, or look further back (--since 7d)"
         );
         Err(Unfinished(message).into())
     }

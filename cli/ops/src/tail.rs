@@ -3,7 +3,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use gridpost_api::journal::{
-    JournalQuery,
+    JournalEntry, JournalQuery,
     query::{AttemptsQuery, JournalQueryInput},
 };
 use gridpost_core::{retry::outcome::Outcome, time::Timestamp};
@@ -50,6 +50,8 @@ pub struct Follower {
     journal: Journal,
     filter: Filter,
     seen: Seen,
+    /// The gaps of the last answer, in words.
+    pub gaps: Vec<String>,
 }
 
 /// The attempts made while a follower was away.
@@ -64,7 +66,8 @@ pub struct CaughtUp {
 impl Follower {
     /// Makes a follower that begins at that time.
     pub fn of(journal: Journal, filter: Filter, begin: Timestamp) -> Self {
-        Self { journal, filter, seen: Seen { until: begin, ids: HashSet::new() } }
+        let seen = Seen { until: begin, ids: HashSet::new() };
+        Self { journal, filter, seen, gaps: Vec::new() }
     }
 
     /// Makes a follower that goes on where another one was, and a little before: what happened may be known
@@ -83,7 +86,7 @@ impl Follower {
     pub async fn look(&mut self) -> anyhow::Result<Vec<AttemptLine>> {
         let question = self.filter.from(self.seen.until);
         match self.journal.ask(question, usize::MAX).await {
-            Ok(answer) => Ok(self.seen.fresh(answer)),
+            Ok(answer) => Ok(self.fresh(answer)),
             Err(error) if error.downcast_ref::<Refusal>().is_some_and(|it| it.status == 429) => {
                 Ok(Vec::new())
             }
@@ -95,12 +98,17 @@ impl Follower {
     pub async fn catch_up(&mut self, most: usize) -> anyhow::Result<CaughtUp> {
         let answer = self.journal.ask(self.filter.from(self.seen.until), most).await?;
         let (is_cut, begins) = (answer.next_link.is_some(), answer.begins);
-        let lines = self.seen.fresh(answer);
+        let lines = self.fresh(answer);
         let begins_ms = match lines.first() {
-            Some(first) if is_cut => Some(first.at_ms),
+            Some(first) if is_cut => Some(first.time.0.as_millis()),
             _ => begins.map(|begins| begins.0.as_millis()),
         };
         Ok(CaughtUp { lines, begins_ms })
+    }
+
+    fn fresh(&mut self, answer: JournalQuery) -> Vec<AttemptLine> {
+        self.gaps = answer.gaps();
+        self.seen.fresh(answer)
     }
 }
 
@@ -116,7 +124,7 @@ impl Seen {
     /// Returns the lines that were not there before, oldest first; forgets what no later look reads.
     fn fresh(&mut self, answer: JournalQuery) -> Vec<AttemptLine> {
         let mut lines: Vec<AttemptLine> =
-            answer.attempts.into_iter().flatten().map(Into::into).collect();
+            answer.attempts.into_iter().flatten().map(AttemptLine).collect();
         lines.reverse();
         let ids = lines.iter().map(|line| line.id.clone()).collect();
         let before = std::mem::replace(&mut self.ids, ids);
@@ -128,15 +136,15 @@ impl Seen {
 
 /// Describes a line: when, whose, which, what.
 pub fn describe(line: &AttemptLine) -> String {
-    let attempt = match line.attempt {
+    let attempt = match line.number() {
         Some(number) => format!("#{number}"),
-        None if line.is_attempt() => "late".to_owned(),
-        None => "end".to_owned(),
+        None if line.kind.is_end() => "end".to_owned(),
+        None => "late".to_owned(),
     };
-    let AttemptLine { timestamp, delivery, subscription, events, .. } = line;
-    let described = line.describe();
-    let mut text = format!("{timestamp}  {subscription}  {delivery}  {attempt}  {described}");
-    for id in line.event_ids().iter().take(IDS_SHOWN_MAX) {
+    let JournalEntry { time, delivery_id, event_ids, events, .. } = &line.0;
+    let (subscription, described) = (line.subscription(), line.describe());
+    let mut text = format!("{time}  {subscription}  {delivery_id}  {attempt}  {described}");
+    for id in event_ids.iter().take(IDS_SHOWN_MAX) {
         text.push_str(&format!("  {}", in_line(id)));
     }
     if *events > 1 {
@@ -252,10 +260,8 @@ mod tests {
     #[test]
     fn a_line_is_told() {
         let told = |patch: &Value| {
-            let entry = documents::journal_entry(patch);
-            let entry: gridpost_api::journal::JournalEntry =
-                serde_json::from_value(entry).expect("an entry");
-            describe(&entry.into())
+            let entry = serde_json::from_value(documents::journal_entry(patch));
+            describe(&AttemptLine(entry.expect("an entry")))
         };
         let line = told(&json!({"events": 2, "eventIds": ["a\u{1b}[2J"], "traceparent": "t"}));
         assert!(line.starts_with("2026-01-01T00:00:00.000Z  orders/one  0000"), "{line}");

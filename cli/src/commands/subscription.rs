@@ -267,11 +267,15 @@ async fn show_healths(
 ) -> anyhow::Result<()> {
     let mut all = health::of_all(api, topic).await?;
     if let Some((since, Price { max_dollars })) = since {
-        health::add_counts(&mut all, target, since, max_dollars).await?;
+        note_gaps(&health::add_counts(&mut all, target, since, max_dollars).await?);
     }
     let now = target.now().await?;
     output.print(&health::document(&all), |_| health::table(&all, now));
     Ok(())
+}
+
+fn note_gaps(gaps: &[String]) {
+    gaps.iter().for_each(|gap| output::note(&format!("! {gap}")));
 }
 
 async fn show_health(
@@ -290,7 +294,7 @@ async fn show_health(
     let mut one = Report::of(whose.topic, whose.subscription, health);
     if let Some((since, Price { max_dollars })) = since {
         let one = std::slice::from_mut(&mut one);
-        health::add_counts(one, target, since, max_dollars).await?;
+        note_gaps(&health::add_counts(one, target, since, max_dollars).await?);
     }
     let now = target.now().await?;
     output.print(&one.document(), |_| one.describe(now));

@@ -1,5 +1,7 @@
 //! `gridpost tail`: attempts and ends, as they happen.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use tokio::time::sleep;
 
@@ -73,8 +75,17 @@ pub async fn run(arguments: TailArguments, common: &Common) -> anyhow::Result<()
     let since = since.unwrap_or_default();
     let journal = Journal::connect(&target, price.max_dollars).await?;
     let mut follower = Follower::of(journal, filter, target.ago(since).await?);
+    let mut noted = BTreeSet::new();
     loop {
-        for line in follower.look().await? {
+        let lines = match no_follow {
+            // It fails where it should ask again.
+            true => follower.catch_up(usize::MAX).await?.lines,
+            false => follower.look().await?,
+        };
+        for gap in follower.gaps.iter().filter(|gap| noted.insert((*gap).clone())) {
+            output::note(&format!("! {gap}"));
+        }
+        for line in lines {
             output::line(&match common.output.is_json() {
                 true => serde_json::to_string(&line)?,
                 false => describe(&line),

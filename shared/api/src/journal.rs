@@ -85,7 +85,7 @@ impl JournalQuery {
     pub fn answered(mut self, answer: Answer) -> Self {
         self.known_until = Some(answer.known_until.into());
         self.begins = answer.begins.map(Into::into);
-        let lacks_some = answer.lacks_first_successes && matches!(answer.known, Known::Attempts(_));
+        let lacks_some = answer.lacks_first_successes;
         self.leaves_out.extend(lacks_some.then(|| FIRST_SUCCESSES.to_owned()));
         match answer.known {
             Known::Attempts(entries) => {
@@ -112,6 +112,12 @@ impl JournalQuery {
         join(&mut self.ledger, next.ledger);
         join(&mut self.series, next.series);
         self.next_link = next.next_link;
+    }
+
+    /// Says in words what it does not have.
+    pub fn gaps(&self) -> Vec<String> {
+        let begins = self.begins.map(|begins| format!("nothing is kept from before {begins}"));
+        self.leaves_out.iter().cloned().chain(begins).collect()
     }
 
     /// How many entries it has.

@@ -364,7 +364,12 @@ impl LoggedJournal {
         for part in run.parts.iter().filter(|part| part.query_id.is_some()) {
             self.pause().await;
             let id = part.query_id.as_deref().unwrap_or_default();
-            match self.logs.results(id).await.map_err(|error| self.error(error))? {
+            let results = match self.logs.results(id).await {
+                // Too many calls: the query goes on all the same.
+                Err(LogError::Busy) => LogResults::Running,
+                results => results.map_err(|error| self.error(error))?,
+            };
+            match results {
                 LogResults::Running => {}
                 LogResults::Complete { rows, bytes_read } => {
                     reading.bytes += bytes_read;

@@ -169,7 +169,7 @@ impl Fixture {
             JournalQueryInput { attempts: Some(attempts), ..JournalQueryInput::default() };
         let journal = Journal::connect(&self.target()?, None).await?;
         let entries = journal.ask(question, usize::MAX).await?.attempts.unwrap_or_default();
-        let lines = entries.into_iter().rev().map(AttemptLine::from);
+        let lines = entries.into_iter().rev().map(AttemptLine);
         lines.map(|line| Ok(serde_json::to_string(&line)?)).collect()
     }
 

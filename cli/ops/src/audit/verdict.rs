@@ -136,6 +136,8 @@ pub struct Audit {
     /// Counts from the cut-off until the states of waiting deliveries were read.
     pub after: Ledger,
     pub later: Ledger,
+    /// Whether the journal divides its counts at these times. If it doesn't, the first has all.
+    pub is_divided: bool,
     /// When the states of waiting deliveries had been read.
     pub states_read_at: Timestamp,
     /// The messages in the queues, or why they are not known.
@@ -211,6 +213,8 @@ impl Audit {
         let difference = account.difference();
         let explained = match difference > 0 {
             true => ended.saturating_add(ended_later - unclear),
+            // What waited may have ended until the undivided counts were read.
+            false if !self.is_divided => account.waiting,
             false => begun.saturating_add(begun_later),
         };
         let all = difference.unsigned_abs();

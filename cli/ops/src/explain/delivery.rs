@@ -5,6 +5,7 @@ use gridpost_api::delivery::{
     DeliveryShown,
     DeliveryStatus::{self, Delivered, Ended, Ending, Waiting},
 };
+use gridpost_core::journal::EntryKind;
 use serde::Serialize;
 
 use crate::{attempt_lines::AttemptLine, delivery};
@@ -47,14 +48,15 @@ impl EventDelivery {
         if self.is_divided {
             return self.describe_apart(described);
         }
-        let is_shown = |line: &&AttemptLine| line.is_end() || line.is_late_success();
+        let is_shown =
+            |line: &&AttemptLine| line.kind.is_end() || line.kind == EntryKind::LateSuccess;
         described.to_owned() + &describe_lines(self.log.iter().filter(is_shown))
     }
 
     /// Describes a delivery without a state.
     fn describe_log(&self) -> String {
         let mut text = format!("delivery {}{}", self.id, describe_lines(&self.log));
-        if self.log.iter().all(|line| line.is_end() && line.attempts.unwrap_or(0) == 0) {
+        if self.log.iter().all(|line| line.kind.is_end() && line.attempt == 0) {
             text.push_str(
                 "\n  no attempt of it is known: it waited behind its endpoint until it ended",
             );
@@ -94,7 +96,7 @@ impl EventDelivery {
 
     /// Whether events of it ended undelivered, as far as is known.
     pub(super) fn has_ended(&self) -> bool {
-        self.log.iter().any(AttemptLine::is_end)
+        self.log.iter().any(|line| line.kind.is_end())
             || self.state.as_ref().is_some_and(|state| state.delivery.status == Ended)
     }
 }
@@ -104,14 +106,13 @@ fn is_divided(state: &DeliveryShown, log: &[AttemptLine]) -> bool {
     // An attempt says how many events it had where it, or one before, had a part of them. They may
     // all go on together afterwards, or be the single ones of deliveries that shared a request.
     let has_parts = attempts.iter().any(|attempt| attempt.events > Some(delivery.events));
-    let differs = |logged: Option<u32>, left: u32| logged.is_some_and(|logged| logged != left);
     // The state counts no success: one that delivered all that was left comes after them.
     let made = delivery.delivery_attempts;
     let has_ended = matches!(delivery.status, Ended | Ending);
-    let is_early = |line: &AttemptLine| match line.is_end() {
-        true => !has_ended || differs(line.attempts, made),
+    let is_early = |line: &AttemptLine| match line.kind.is_end() {
+        true => !has_ended || line.attempt != made,
         false => {
-            let is_counted = line.attempt.is_some_and(|attempt| attempt <= made);
+            let is_counted = line.number().is_some_and(|attempt| attempt <= made);
             line.is_success() && (delivery.status != Delivered || is_counted)
         }
     };
@@ -120,16 +121,16 @@ fn is_divided(state: &DeliveryShown, log: &[AttemptLine]) -> bool {
 
 /// Returns the status of the event by its own lines.
 fn logged_standing(state: Option<&DeliveryShown>, log: &[AttemptLine]) -> Option<DeliveryStatus> {
-    if let Some(last) = log.iter().rfind(|line| line.is_end() || line.is_success()) {
-        return Some(if last.is_end() { Ended } else { Delivered });
+    if let Some(last) = log.iter().rfind(|line| line.kind.is_end() || line.is_success()) {
+        return Some(if last.kind.is_end() { Ended } else { Delivered });
     }
     // Its events only become fewer: as many as in that line are the same ones.
-    let attempt = log.iter().rfind(|line| line.is_attempt())?;
+    let attempt = log.last()?;
     let state = &state?.delivery;
     (attempt.events == state.events).then_some(state.status)
 }
 
 fn describe_lines<'a>(lines: impl IntoIterator<Item = &'a AttemptLine>) -> String {
-    let describe = |line: &AttemptLine| format!("\n  {}  {}", line.timestamp, line.describe());
+    let describe = |line: &AttemptLine| format!("\n  {}  {}", line.time, line.describe());
     lines.into_iter().map(describe).collect()
 }

@@ -144,26 +144,26 @@ impl Report {
     }
 }
 
-/// Adds what became of events that were published in that time.
+/// Adds what became of events that were published in that time. Returns what is not known of them, in words.
 pub async fn add_counts(
     all: &mut [Report],
     target: &Target,
     since: TimeSpan,
     max_dollars: Option<f64>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Vec<String>> {
     let journal = Journal::connect(target, max_dollars).await?;
     // Of one event subscription, its topic's ledger is enough.
     let topic = match &all[..] {
         [only] => Some(only.topic.clone()),
         _ => None,
     };
-    let ledger = counted(&journal, target, topic.as_deref(), since).await?;
+    let (ledger, gaps) = counted(&journal, target, topic.as_deref(), since).await?;
     let totals = ledger.totals();
     for one in all {
         let key = SubscriptionKey { topic: one.topic.clone(), name: one.name.clone() };
         one.counted = Some(totals.get(&key).cloned().unwrap_or_default());
     }
-    Ok(())
+    Ok(gaps)
 }
 
 fn describe_reasons(reasons: &BTreeMap<String, u64>) -> String {

@@ -14,7 +14,8 @@ use gridpost_api::{
     },
 };
 use gridpost_core::{
-    journal::{Known, Question},
+    journal::{AttemptsQuestion, Known, Question},
+    retry::outcome::Outcome,
     time::Timestamp,
 };
 use gridpost_ports::{JournalError, JournalReply, Progress, Reads};
@@ -110,7 +111,8 @@ async fn answer(
         Progress::TooDear => TooDear,
     };
     let mut query = JournalQuery::new(id, status, gigabytes, dollars);
-    let Progress::Answered(answer) = progress else { return Ok(Reply::accepted(query)) };
+    let Progress::Answered(mut answer) = progress else { return Ok(Reply::accepted(query)) };
+    answer.lacks_first_successes &= wants_successes(&question);
     let counts = !matches!(answer.known, Known::Attempts(_));
     let next = answer.next.clone();
     let mut next = next.map(|next| if counts { format!("0.{next}") } else { next });
@@ -126,6 +128,14 @@ async fn answer(
     let url = format!("{}/journalQueries/{}", context.settings.manage_url, query.id);
     query.next_link = next.map(|next| page.next_link(&url, &next));
     Ok(Reply::ok(query))
+}
+
+/// Whether an answer may have first attempts that succeed.
+fn wants_successes(question: &Question) -> bool {
+    let Question::Attempts(AttemptsQuestion { failed, outcomes, .. }) = question else {
+        return false;
+    };
+    !failed && (outcomes.is_empty() || outcomes.contains(&Outcome::Delivered))
 }
 
 /// Leaves so many entries behind those skipped, and no more than an answer has room for. Returns where the next

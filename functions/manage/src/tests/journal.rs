@@ -188,8 +188,16 @@ async fn what_is_not_known_is_said() {
     assert_eq!(answer["attempts"].as_array().map(Vec::len), Some(1));
     assert_eq!(answer["leavesOut"], json!(["successes at the first attempt are not logged here"]));
     assert_eq!((&answer["begins"], &answer["knownUntil"]), (&json!(time(45)), &json!(time(5))));
-    let reply = fixture.send(ASK, json!({"ledger": {}})).await;
-    assert_eq!(answered(&reply)["leavesOut"], json!([]), "they are counted");
+    for (question, want) in [
+        (json!({"ledger": {}}), 0),
+        (json!({"attempts": {"failed": true}}), 0),
+        (json!({"attempts": {"outcomes": ["Busy"]}}), 0),
+        (json!({"attempts": {"outcomes": ["Busy", "Delivered"]}}), 1),
+    ] {
+        let reply = fixture.send(ASK, question.clone()).await;
+        let left_out = answered(&reply)["leavesOut"].as_array().map(Vec::len);
+        assert_eq!(left_out, Some(want), "{question}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,6 +32,7 @@ fn audit(counts: &[(&str, u64, u64)], queues: Result<Queues, String>) -> Audit {
         ledger,
         after,
         later,
+        is_divided: true,
         states_read_at: LATER,
         queues,
         waiting: 0,

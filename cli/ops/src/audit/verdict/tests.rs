@@ -19,6 +19,7 @@ fn audit(account: Account, queues: Result<Queues, String>, waiting: u64, batch: 
         ledger,
         after,
         later,
+        is_divided: true,
         states_read_at: STATES_READ_AT,
         queues,
         waiting,
@@ -128,6 +129,21 @@ fn what_waited_and_ends_meanwhile_neither_hides_nor_makes_a_loss() {
         let ends = Account { delivered: ended, ..Account::default() };
         audit.later.accounts.insert((key("a"), closed_hour(0)), ends);
         assert_eq!(audit.verdict(), want, "{open} {waiting} {ended}");
+    }
+}
+
+/// The counts of one machine are read after the states, and are not divided.
+#[test]
+fn what_waited_and_ended_before_undivided_counts_were_read_is_no_duplicate() {
+    // waiting, ended, (ends too many, undivided; divided)
+    for (waiting, ended, want) in
+        [(3, 10, (0, 3)), (3, 9, (0, 2)), (3, 12, (2, 5)), (0, 11, (1, 1))]
+    {
+        let account = Account { matched: 10, delivered: ended, waiting, ..Account::default() };
+        let mut audit = audit(account, Ok(Queues::default()), waiting, 1);
+        let divided = audit.ends_too_many();
+        audit.is_divided = false;
+        assert_eq!((audit.ends_too_many(), divided), want, "{waiting} {ended}");
     }
 }
 

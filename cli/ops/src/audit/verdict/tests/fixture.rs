@@ -225,6 +225,7 @@ impl Fixture {
             ledger,
             after,
             later,
+            is_divided: true,
             states_read_at: STATES_READ_AT,
             queues: Ok(self.queues),
             waiting: self.waiting_in_queues,
