@@ -22,6 +22,9 @@ const SUMS_KEPT_FOR: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 /// Sums that are kept however large they are, when entries make no room.
 const SUMS_KEPT_AT_LEAST: Duration = Duration::from_secs(60 * 60);
 
+/// Counts of repeatable work that are kept when the journal is too large: no publish is repeated later.
+const ONCE_KEPT_AT_LEAST: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Rows that one commit removes: at least, and twice what it adds, but at most. Writes wait for it.
 const AT_ONCE_MIN: i64 = 64;
 const AT_ONCE_MAX: i64 = 2_048;
@@ -38,8 +41,9 @@ const COMMITS_MAX: u32 = 64;
 const ROOM_BYTES: u64 = 64 * 1_048_576;
 const ROOM_SHARE: u64 = 20;
 
-/// The bytes of a row of sums, about.
+/// The bytes of a row of sums, about. One of repeatable work has as many as two of them.
 const SUM_BYTES: i64 = 32;
+pub(super) const ONCE_SUMS: usize = 2;
 
 /// The note of how many rows sums have, and how far it may lag.
 const SUMS: &str = "sums";
@@ -133,7 +137,7 @@ impl Retention {
             _ => {}
         }
         let has_entries = self.oldest.is_some_and(|(first, _)| first < newest);
-        self.remove_sums(connection, is_over && !has_entries, now)
+        self.remove_sums(connection, (is_over, has_entries), now)
     }
 
     /// Looks now and then whether the disk is nearly full.
@@ -202,9 +206,10 @@ impl Retention {
     fn remove_sums(
         &mut self,
         connection: &Connection,
-        has_no_room: bool,
+        (is_over, has_entries): (bool, bool),
         now: Timestamp,
     ) -> rusqlite::Result<()> {
+        let has_no_room = is_over && !has_entries;
         if (self.sums - self.sums_noted).abs() >= SUMS_LAG {
             set_note(connection, SUMS, self.sums)?;
             self.sums_noted = self.sums;
@@ -236,13 +241,18 @@ impl Retention {
                 break;
             }
         }
-        let delete = "DELETE FROM counted_once WHERE id IN \
-                      (SELECT id FROM counted_once WHERE at < ?1 ORDER BY id LIMIT ?2)";
-        let values = (before(now, ENTRIES_KEPT_FOR).as_millis(), AT_ONCE_MAX);
+        let age = match is_over {
+            true if has_no_room => SUMS_KEPT_AT_LEAST,
+            true => ONCE_KEPT_AT_LEAST,
+            false => ENTRIES_KEPT_FOR,
+        };
+        // Reads the first rows alone: all others are younger.
+        let delete = "DELETE FROM counted_once WHERE at < ?1 AND id IN \
+                      (SELECT id FROM counted_once ORDER BY id LIMIT ?2)";
+        let values = (before(now, age).as_millis(), AT_ONCE_MAX);
         let removed = connection.prepare_cached(delete)?.execute(values)?;
-        let removed = i64::try_from(removed).unwrap_or(0);
-        self.sums -= removed;
-        has_more |= removed >= AT_ONCE_MAX;
+        self.sums -= i64::try_from(ONCE_SUMS * removed).unwrap_or(0);
+        has_more |= removed >= AT_ONCE_MAX.unsigned_abs() as usize;
         self.sums_looked = (!has_more).then_some(now);
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::{
     counts::Sums,
     entries,
     notes::{InHand, Note, Notes},
-    retention::{Limits, Retention},
+    retention::{Limits, ONCE_SUMS, Retention},
     segments::Tail,
     words::Numbers,
 };
@@ -129,7 +129,7 @@ impl Store {
                 continue;
             }
             if let Some(tally) = &note.tally {
-                rows += sums.count(connection, numbers, tally)?;
+                rows += ONCE_SUMS * sums.count(connection, numbers, tally)?;
             }
         }
         rows += sums.commit(connection, recent, now)?;

@@ -309,6 +309,30 @@ async fn history_goes_when_it_is_too_large() {
 }
 
 #[tokio::test]
+async fn counts_of_work_that_is_not_repeated_any_more_make_room() {
+    const A_DAY: u128 = 5_000;
+    let fixture = Fixture::on_disk().set(|options| options.journal_bytes_max = Some(900_000)).await;
+    let journal = fixture.stores.journal();
+    (0..2_000).for_each(|number| journal.note(entry(number, EntryKind::Success), None));
+    for day in 0..4 {
+        for number in day * A_DAY..(day + 1) * A_DAY {
+            journal.count(Count { once: Some(Uuid::from_u128(number)), ..matched(1) }, None);
+        }
+        for _ in 0..5 {
+            settle(&fixture).await;
+        }
+        fixture.clock.pass_s(25 * 60 * 60);
+    }
+    let [rows, entries] = ["counted_once", "entries"].map(|table| fixture.rows_of(table));
+    assert!((5_000..=10_000).contains(&rows) && entries > 500, "{rows} {entries}");
+    journal.count(Count { once: Some(Uuid::from_u128(4 * A_DAY - 1)), ..matched(1) }, None);
+    settle(&fixture).await;
+    let question = LedgerQuestion { to: Timestamp::MAX, ..LedgerQuestion::default() };
+    let accounts = ledger(&*journal, question).await.accounts;
+    assert_eq!(accounts.values().map(|account| account.matched).sum::<u64>(), 4 * 5_000);
+}
+
+#[tokio::test]
 async fn history_goes_when_it_is_too_old() {
     let fixture = Fixture::on_disk();
     let stores = &fixture.stores;
