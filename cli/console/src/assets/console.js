@@ -88,7 +88,7 @@
     pause.addEventListener("click", () => {
       if (source !== null) stop("Paused."); else start();
     });
-    // Nobody reads a hidden page, and a look may cost something.
+    // A hidden page has no reader, and a look may cost money.
     let waits = document.hidden;
     document.addEventListener("visibilitychange", () => {
       if (document.hidden && source !== null) {
