@@ -56,7 +56,7 @@ fn ledgers_are_read_as_they_were_written() {
     let text = json!(query.answered(answer)).to_string();
     let read: JournalQuery = serde_json::from_str(&text).expect("an answer");
     assert_eq!(read.ledgers(2), ledgers);
-    assert_eq!((read.entries(), read.leaves_out.len()), (5, 0));
+    assert_eq!((read.entries(), read.leaves_out.len()), (5, 1));
     let waiting: Vec<_> = read.ledger.iter().flatten().map(|entry| entry.waiting).collect();
     assert_eq!(waiting, [None, Some(5), Some(4), Some(-3), Some(-3)]);
 }

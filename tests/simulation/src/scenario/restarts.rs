@@ -28,10 +28,11 @@ pub fn restarted(seed: u64) -> Scenario {
     scenario
 }
 
-/// The same, without any other fault.
+/// The same, without any other fault. Calls take time, so that a process dies between any two of them.
 pub fn killed(seed: u64) -> Scenario {
     let mut scenario = restarted(seed);
-    scenario.plan = Plan::default();
+    let latency_max = scenario.plan.latency_max;
+    scenario.plan = Plan { latency_max, ..Plan::default() };
     scenario.queues.receives_max = QueueSettings::CALM.receives_max;
     scenario
 }
