@@ -321,8 +321,10 @@ impl Simulation {
         }
         let journal = match (&self.embedded, &self.logs) {
             (Some(stores), _) => Some(JournalRemains::of_machine(stores, self.clock).await),
-            (None, Some(logs)) => Some(JournalRemains::of_logs(logs, self.clock).await),
-            (None, None) => None,
+            (None, Some(logs)) if logs.is_small() => {
+                Some(JournalRemains::of_logs(logs, self.clock).await)
+            }
+            (None, _) => None,
         };
         self.remains(journal)
     }

@@ -2,7 +2,10 @@
 
 use std::{
     io::{self, Write},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use async_trait::async_trait;
@@ -11,6 +14,9 @@ use gridpost_ports::{Clock, PortError, Saved};
 use gridpost_testkit::{clock::VirtualClock, cloud_logs::CloudLogs};
 
 const NAME_PREFIX: &str = "g";
+
+/// A question reads 20 pages of a megabyte at most.
+const READ_BYTES_MAX: usize = 5_000_000;
 
 const FUNCTIONS: [&str; 8] =
     ["ingest", "intake", "expand", "dispatch", "dead-letter", "redrive", "manage", "wake"];
@@ -22,6 +28,8 @@ pub(crate) struct FunctionLogs {
     pub(super) logs_first_successes: bool,
     /// What is being written, up to the end of a call.
     unlogged: Mutex<Vec<u8>>,
+    /// The bytes of all lines.
+    bytes: AtomicUsize,
 }
 
 impl FunctionLogs {
@@ -30,12 +38,19 @@ impl FunctionLogs {
         for function in FUNCTIONS {
             cloud.create_group(&group(function), clock.now(), None);
         }
-        Arc::new(Self { cloud, clock, logs_first_successes, unlogged: Mutex::default() })
+        Arc::new(Self {
+            cloud,
+            clock,
+            logs_first_successes,
+            unlogged: Mutex::default(),
+            bytes: AtomicUsize::new(0),
+        })
     }
 
     /// Logs lines of a function.
     pub(super) fn log(&self, function: &str, lines: &str) {
         let (group, now) = (group(function), self.clock.now());
+        self.bytes.fetch_add(lines.len(), Ordering::Relaxed);
         lines.lines().for_each(|line| self.cloud.log(&group, now, line, 1));
     }
 
@@ -43,6 +58,11 @@ impl FunctionLogs {
     pub(super) fn log_written(&self, function: &str) {
         let written = std::mem::take(&mut *self.unlogged.lock().expect("no panic while held"));
         self.log(function, &String::from_utf8(written).expect("JSON is UTF-8"));
+    }
+
+    /// Whether all lines can be read by pages. Larger logs need runs of Logs Insights, which worlds do not have.
+    pub(super) fn is_small(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) < READ_BYTES_MAX
     }
 
     /// Returns manage's reader.
@@ -70,7 +90,7 @@ fn group(function: &str) -> String {
     format!("/aws/lambda/{NAME_PREFIX}-{function}")
 }
 
-/// The logs of a world are small: none is large enough for a run.
+/// Small logs are large enough for no run.
 struct NoRuns;
 
 #[async_trait]
