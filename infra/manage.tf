@@ -98,7 +98,7 @@ module "manage" {
       resources = [local.payload_bucket_arn]
     },
     {
-      # Policies name groups with `:*`. Source: Amazon CloudWatch Logs API, "LogGroup".
+      # With and without `:*`: AWS checks the ARN that has it (Amazon CloudWatch Logs API, "LogGroup"), emulators the other.
       sid       = "ReadTheJournal"
       actions   = ["logs:FilterLogEvents", "logs:StartQuery"]
       resources = local.journal_group_arns
@@ -124,6 +124,6 @@ locals {
   log_group_arn_prefix = "arn:${local.account.partition}:logs:${local.account.region}:${local.account.id}:log-group:"
   journal_group_arns = [
     for function in concat(["ingest", "dispatch", "dead-letter", "redrive", "manage"], var.aws_sources ? ["intake"] : []) :
-    "${local.log_group_arn_prefix}/aws/lambda/${var.name_prefix}-${function}:*"
+    "${local.log_group_arn_prefix}/aws/lambda/${var.name_prefix}-${function}*"
   ]
 }

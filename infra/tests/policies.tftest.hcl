@@ -533,11 +533,11 @@ run "manage_writes_configuration_and_handles_what_waits" {
           Sid    = "ReadTheJournal", Effect = "Allow"
           Action = ["logs:FilterLogEvents", "logs:StartQuery"]
           Resource = [
-            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-ingest:*",
-            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-dispatch:*",
-            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-dead-letter:*",
-            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-redrive:*",
-            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-manage:*",
+            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-ingest*",
+            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-dispatch*",
+            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-dead-letter*",
+            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-redrive*",
+            "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-manage*",
           ]
         },
         {
@@ -566,7 +566,7 @@ run "manage_reads_the_log_of_aws_sources_where_there_is_one" {
   assert {
     condition = anytrue([
       for statement in jsondecode(module.manage.policy).Statement :
-      contains(statement.Resource, "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-intake:*")
+      contains(statement.Resource, "arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-intake*")
       if statement.Sid == "ReadTheJournal"
     ])
     error_message = "manage's policy is ${module.manage.policy}"

@@ -139,18 +139,24 @@ impl Journal {
         sums
     }
 
-    /// Each delivery has one entry for each of its attempts.
+    /// Each delivery has one entry for each of its attempts. A process that is killed between sending a message
+    /// and deleting its predecessor leaves both: then two attempts may have one number, and different results.
     fn compare_attempts(&self, found: &mut Differences) {
-        let mut attempts: BTreeMap<_, Vec<u32>> = BTreeMap::new();
+        let mut attempts: BTreeMap<_, Vec<(u32, EntryKind)>> = BTreeMap::new();
         for entry in &self.attempts {
             let is_attempt = !entry.kind.is_end();
             attempts
                 .entry(entry.delivery_id)
                 .or_default()
-                .extend(is_attempt.then_some(entry.attempt));
+                .extend(is_attempt.then_some((entry.attempt, entry.kind)));
         }
-        for (delivery, mut numbers) in attempts {
-            numbers.sort_unstable();
+        for (delivery, mut all) in attempts {
+            all.sort_unstable();
+            let mut once = all.clone();
+            once.dedup();
+            found.same(format!("attempts of {delivery}"), &all, &once);
+            let mut numbers: Vec<_> = all.iter().map(|(number, _)| *number).collect();
+            numbers.dedup();
             let want = (1..).take(numbers.len()).collect();
             found.same(format!("attempts of {delivery}"), &numbers, &want);
         }

@@ -114,9 +114,11 @@ pub async fn azures_management_models_round_trip_documents(
 }
 
 /// A document without the members that change with each write.
+/// Leaves out the members that each change gives anew.
 fn without_etag(document: &Value) -> Value {
     let mut document = document.clone();
     document.as_object_mut().map(|members| members.remove("etag"));
+    document["systemData"].as_object_mut().map(|times| times.remove("lastModifiedAt"));
     document
 }
 
