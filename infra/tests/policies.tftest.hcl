@@ -695,7 +695,7 @@ run "no_role_has_a_wildcard" {
           for resource in statement.Resource :
           statement.Action[0] == "logs:DescribeLogGroups"
           || !endswith(resource, "*")
-          || can(regex("^arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-[a-z-]+:\\*$", resource))
+          || can(regex("^arn:aws:logs:eu-central-1:123456789012:log-group:/aws/lambda/gridpost-[a-z-]+:?\\*$", resource))
           || can(regex("^arn:aws:s3:::gridpost-(payloads|dead-letters)-123456789012-eu-central-1/([a-z-]+/)?\\*$", resource))
         ]
       ]
