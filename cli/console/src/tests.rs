@@ -414,7 +414,7 @@ async fn what_keeps_the_live_tail_from_streaming_is_told_in_the_stream() {
     assert!(told.contains("event: problem") && told.contains("close one of them"), "{told}");
 }
 
-/// All live tails share what they may cost in an hour.
+/// All live tails share one budget for an hour.
 #[tokio::test]
 async fn a_live_tail_that_costs_too_much_ends_and_says_when_it_may_go_on() {
     let answer = |status: &str, dollars: f64| {

@@ -114,7 +114,7 @@ impl Journal {
         let pause = |query: &JournalQuery| {
             step.get_or_insert_with(|| {
                 let JournalQuery { gigabytes, dollars, .. } = query;
-                // What runs is paid for, whether its answer is read or not.
+                // A query that runs costs its price, even if its answer is not read.
                 purse.spend(Instant::now(), *dollars);
                 let title =
                     format!("reading about {gigabytes:.1} GB of logs ({})", price(*dollars));

@@ -262,7 +262,7 @@ async fn events_end_in_all_ways(fixture: Fixture, data: Option<&Path>) {
     shop.publish("shop", "lost", &["l1", "l2"]).await;
     shop.publish("shop", "held", &["h1", "h2"]).await;
     shop.publish("shop", "gone", &["g1", "g2", "g3"]).await;
-    shop.publish("shop", "nobody", &["n1", "n2", "n3"]).await;
+    shop.publish("shop", "unmatched", &["n1", "n2", "n3"]).await;
     // None of these counts.
     let test = json!({"event": fixture::event("plain", "test")[0]});
     shop.call(Method::POST, &format!("{}/sendTestEvent", Shop::at("Plain")), test.clone()).await;

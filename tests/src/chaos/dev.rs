@@ -1,7 +1,7 @@
 //! `gridpost dev` under load, with endpoints that fail, ended by SIGKILL at random instants and
-//! started again: everything that it has accepted must be delivered, become a dead letter, be dropped
-//! where there are none, or still wait; the ledger must balance, and the journal must agree with what
-//! arrived.
+//! started again. Each accepted event must be delivered, dead-lettered, dropped if its event subscription
+//! has no dead-letter destination, or still wait. The ledger must balance, and the journal must agree with
+//! the requests that arrived.
 //!
 //! The endpoints recover in the end, so that waiting deliveries can end.
 

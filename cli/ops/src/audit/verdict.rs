@@ -213,7 +213,7 @@ impl Audit {
         let difference = account.difference();
         let explained = match difference > 0 {
             true => ended.saturating_add(ended_later - unclear),
-            // What waited may have ended until the undivided counts were read.
+            // Waiting events may have ended before the undivided counts were read.
             false if !self.is_divided => account.waiting,
             false => begun.saturating_add(begun_later),
         };

@@ -90,7 +90,7 @@ fn group(function: &str) -> String {
     format!("/aws/lambda/{NAME_PREFIX}-{function}")
 }
 
-/// Small logs are large enough for no run.
+/// Keeps no runs: questions about small logs are answered at once.
 struct NoRuns;
 
 #[async_trait]
