@@ -41,6 +41,11 @@ pub(super) fn refusal_in(error: &Error, was_asked: bool) -> Option<String> {
     }
 }
 
+/// Whether a connection ended before anything of the request was written.
+pub(super) fn is_unwritten(error: &Error) -> bool {
+    found::<hyper::Error>(error).is_some_and(hyper::Error::is_canceled)
+}
+
 pub(super) fn stage_of(stage: connect::Stage) -> Stage {
     match stage {
         connect::Stage::Name => Stage::Name,

@@ -19,7 +19,11 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Error;
 use tokio::time::{Instant, timeout};
 
-use super::{Built, HttpClient, failure::refusal_in, identity::Identity};
+use super::{
+    Built, HttpClient,
+    failure::{is_unwritten, refusal_in},
+    identity::Identity,
+};
 
 /// The certificate that a request's connection shows.
 pub(super) struct Shown {
@@ -68,7 +72,26 @@ impl HttpClient {
     }
 }
 
+/// How often a request is sent that was never written. The alert of TLS 1.3 that refuses a certificate comes
+/// when the connection counts as open; about once in 250 times it ends before the request is written, and
+/// the alert is lost with it.
+const SENT_AT_MOST: usize = 4;
+
 async fn send_as(
+    identity: &Identity,
+    request: Built,
+    sending: &OnceLock<Instant>,
+) -> Result<Response<Incoming>, Unanswered> {
+    for _ in 1..SENT_AT_MOST {
+        match send_once_as(identity, request.clone(), sending).await {
+            Err(Unanswered::Error(error)) if is_unwritten(&error) => {}
+            sent => return sent,
+        }
+    }
+    send_once_as(identity, request, sending).await
+}
+
+async fn send_once_as(
     identity: &Identity,
     request: Built,
     sending: &OnceLock<Instant>,
