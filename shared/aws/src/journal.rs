@@ -49,7 +49,7 @@ const PAUSE: Duration = Duration::from_millis(220);
 const TRIED_BYTES: f64 = 1e8;
 
 /// How much longer each slice of time is than the newer one before it.
-const SLICE_GROWTH: i64 = 4;
+const SLICE_GROWTH: i64 = 16;
 
 /// How long the last answer with counts is kept in memory for its next pages.
 const REMEMBERED_FOR: Duration = Duration::from_secs(10 * 60);

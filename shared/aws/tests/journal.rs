@@ -26,7 +26,8 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use fixture::{
-    Fixture, HOUR, MINUTE, at, attempts, count, counted, entries, failed, group, ledger, ledgers,
+    DAY, Fixture, HOUR, MINUTE, at, attempts, count, counted, entries, failed, group, ledger,
+    ledgers,
 };
 
 fn key(topic: &str, name: &str) -> SubscriptionKey {
@@ -380,6 +381,20 @@ async fn the_newest_entries_of_a_busy_log_are_free() {
     let numbers = all.iter().map(|(_, entry)| entry.delivery.as_u128()).collect::<Vec<_>>();
     assert_eq!(numbers, (1_400..1_440).rev().collect::<Vec<_>>());
     assert_eq!(fixture.queries(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_month_is_free() {
+    for logged in 0..2 {
+        let fixture = Fixture::new();
+        (0..logged).for_each(|_| fixture.log("dispatch", 0, &failed(1).to_string(), 1));
+        sleep(29 * DAY).await;
+        let to = fixture.now();
+        let question = Question::Attempts(AttemptsQuestion { to, ..attempts() });
+        let reply = fixture.ask(&question, None).await.expect("a reply");
+        let Progress::Answered(answer) = reply.progress else { panic!("{:?}", reply.progress) };
+        assert_eq!((entries(answer).len(), fixture.queries()), (logged, 0));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use uuid::Uuid;
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) const HOUR: Duration = Duration::from_secs(60 * 60);
 pub(super) const MINUTE: Duration = Duration::from_secs(60);
 
