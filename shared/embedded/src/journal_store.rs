@@ -72,9 +72,14 @@ impl JournalReader for JournalStore {
         _: Option<f64>,
     ) -> Result<JournalReply, JournalError> {
         let place = page.map(|page| page.parse().map_err(|_| JournalError::Page)).transpose()?;
-        let (question, known_until) = (question.clone(), self.clock.now());
-        let work = move |connection: &_| answers::page(connection, &question, place);
-        let page = self.database.read_much("journal: reading", work).await?;
+        let (question, now) = (question.clone(), self.clock.now());
+        let journal = Arc::clone(&self.database.journal);
+        let work = move |connection: &_| {
+            // Before it reads: later commits may be missing.
+            let known_until = journal.known_until(now);
+            Ok((answers::page(connection, &question, place)?, known_until))
+        };
+        let (page, known_until) = self.database.read_much("journal: reading", work).await?;
         let answer = Answer {
             known: page.known,
             known_until,

@@ -31,12 +31,13 @@ pub(crate) struct Page {
     pub(crate) next: Option<i64>,
 }
 
-/// Answers a question from that place on.
+/// Answers a question from that place on, as of one commit.
 pub(crate) fn page(
     connection: &Connection,
     question: &Question,
     place: Option<i64>,
 ) -> rusqlite::Result<Page> {
+    let connection = &*connection.unchecked_transaction()?;
     match question {
         Question::Attempts(question) => attempts(connection, question, place.unwrap_or(i64::MAX)),
         Question::Ledger(question) => ledger(connection, question, place),
@@ -179,10 +180,11 @@ fn attempts(
         Gathering { connection, filter, entries: Vec::new(), looked_at: 0, next: None };
     gathering.gather(before)?;
     let Gathering { entries, next, .. } = gathering;
-    // The first entry ever written has the id 1.
-    let cut = oldest(connection)?.filter(|(id, _)| *id > 1).map(|(_, at)| at);
     let entries = entries.into_iter().map(|(id, entry)| (id.to_string(), entry));
-    let begins = cut.filter(|begins| *begins > question.from);
+    let removed = begins(connection, None)?;
+    // With a clock that was set back, what was removed may be newer than what is there.
+    let oldest = oldest(connection)?.map_or(Timestamp::MAX, |(_, at)| at);
+    let begins = removed.map(|end| end.min(oldest)).filter(|begins| *begins > question.from);
     Ok(Page { known: Known::Attempts(entries.collect()), begins, next })
 }
 
@@ -240,6 +242,5 @@ fn counted(
         }
     };
     let next = counts::read(connection, series, steps, owners.as_ref(), put)?;
-    let begins = begins(connection, series)?.map(Timestamp::from_millis);
-    Ok((begins.filter(|begins| *begins > from), next))
+    Ok((begins(connection, Some(series))?.filter(|begins| *begins > from), next))
 }

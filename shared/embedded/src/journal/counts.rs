@@ -18,8 +18,10 @@ use uuid::Uuid;
 
 use super::words::{Numbers, owner_text};
 
-/// Recent rows, and the sums in them, that are added to the series together: in some milliseconds.
+/// Recent rows, the sums in them, and how many of these differ, that are added to the series together: in
+/// some milliseconds.
 const RECENT_ROWS_MAX: usize = 256;
+const RECENT_IN_ROWS_MAX: usize = 4_096;
 const RECENT_SUMS_MAX: usize = 1_000;
 
 /// Rows of a page, about: it ends with a step.
@@ -125,8 +127,9 @@ type Recent = (i64, i64, i64, Option<i64>, i64);
 #[derive(Default)]
 pub(super) struct Sums {
     sums: BTreeMap<Key, i64>,
-    /// The rows of recent counts that they are in, and since when.
+    /// The rows of recent counts that they are in, how many sums these have, and since when.
     rows: usize,
+    in_rows: usize,
     since: Option<Timestamp>,
 }
 
@@ -150,6 +153,7 @@ impl Sums {
         for (key, events) in sums {
             let sum = self.sums.entry(key).or_default();
             *sum = sum.saturating_add(events);
+            self.in_rows += 1;
         }
         self.rows += 1;
     }
@@ -200,7 +204,9 @@ impl Sums {
         connection.prepare_cached(insert)?.execute([text])?;
         recent.add(self.sums);
         let is_recent = now.since(*recent.since.get_or_insert(now)) < RECENT_FOR;
-        let is_short = recent.rows < RECENT_ROWS_MAX && recent.sums.len() < RECENT_SUMS_MAX;
+        let is_short = recent.rows < RECENT_ROWS_MAX
+            && recent.in_rows < RECENT_IN_ROWS_MAX
+            && recent.sums.len() < RECENT_SUMS_MAX;
         if is_short && is_recent {
             return Ok(0);
         }
@@ -241,13 +247,11 @@ pub(super) fn read(
     owners: Option<&HashSet<i64>>,
     mut put: impl FnMut(Timestamp, i64, i64, u64),
 ) -> rusqlite::Result<Option<i64>> {
-    // Both tables as of one commit.
-    let connection = connection.unchecked_transaction()?;
     let mut put = |step: i64, owner, counted, events: i64| {
         put(series.begin(step), owner, counted, u64::try_from(events).unwrap_or(0));
     };
-    let first = steps.start.max(edge(&connection, series, "min")?.unwrap_or(0));
-    let until = steps.end.min(edge(&connection, series, "max")?.map_or(0, |last| last + 1));
+    let first = steps.start.max(edge(connection, series, "min")?.unwrap_or(0));
+    let until = steps.end.min(edge(connection, series, "max")?.map_or(0, |last| last + 1));
     // Looks up each step of each owner asked for: others may have many more rows.
     let select = match owners {
         None => {
@@ -275,7 +279,7 @@ pub(super) fn read(
         put(step, row.get(1)?, row.get(2)?, row.get(3)?);
     }
     let page = steps.start..next.unwrap_or(steps.end);
-    for (key, events) in Sums::recent(&connection)?.sums {
+    for (key, events) in Sums::recent(connection)?.sums {
         if let Some(step) = key.step(series).filter(|step| page.contains(step))
             && owners.is_none_or(|owners| owners.contains(&key.owner))
         {

@@ -27,6 +27,12 @@ pub(super) const COLUMNS: &str = "id, at, kind, owner, publish_time, delivery, d
 const INSERT: &str = "INSERT OR IGNORE INTO entries VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, \
                       ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
 
+/// The bytes of a row with its keys and what lists it, about, and in SQL.
+const ROW_BYTES: usize = 108;
+pub(super) const SIZE: &str = "108 + octet_length(event_ids) * 5 / 4 \
+                               + coalesce(octet_length(trace_parent), 0) \
+                               + coalesce(octet_length(response), 0)";
+
 /// The columns that filters read.
 pub(super) const AT: usize = 1;
 pub(super) const KIND: usize = 2;
@@ -59,6 +65,23 @@ impl Prepared {
         Self { entry, event_ids, ids }
     }
 
+    /// Whether a delivery has ended in a dead letter or a drop before. An end that is carried out again, after
+    /// a fault, may be the other one: its event subscription was deleted meanwhile, or the bucket.
+    fn has_ended(&self, connection: &Connection, numbers: &mut Numbers) -> rusqlite::Result<bool> {
+        const ENDS: [EntryKind; 2] = [EntryKind::DeadLettered, EntryKind::Dropped];
+        let Entry { kind, delivery, publish_time, part, .. } = &self.entry;
+        if !ENDS.contains(kind) {
+            return Ok(false);
+        }
+        let mut number = |kind: EntryKind| numbers.of(connection, &kind.to_string());
+        let (one, other) = (number(ENDS[0])?, number(ENDS[1])?);
+        let select = "SELECT 1 FROM entries WHERE publish_time = ?1 AND delivery = ?2 \
+                      AND part = ?3 AND kind IN (?4, ?5)";
+        let delivery = delivery.as_u64_pair().0.cast_signed();
+        let values = (publish_time.as_millis(), delivery, part, one, other);
+        connection.prepare_cached(select)?.exists(values)
+    }
+
     /// Writes the entry as the tail's next row. Returns whether it is new.
     pub(super) fn write(
         &self,
@@ -66,6 +89,9 @@ impl Prepared {
         numbers: &mut Numbers,
         tail: &mut Tail,
     ) -> rusqlite::Result<bool> {
+        if self.has_ended(connection, numbers)? {
+            return Ok(false);
+        }
         let entry = &self.entry;
         let kind = numbers.of(connection, &entry.kind.to_string())?;
         let owner = numbers.of(connection, &entry.subscription.to_string())?;
@@ -103,7 +129,7 @@ impl Prepared {
         if is_new {
             let texts = [trace_parent.as_ref(), entry.response.as_ref()];
             let texts = texts.into_iter().flatten().map(String::len).sum::<usize>();
-            let bytes = bytes_of(ValueRef::from(&self.event_ids)) + texts;
+            let bytes = size(ValueRef::from(&self.event_ids), texts);
             tail.push(tail.next(), owner, entry.kind.is_failed(), entry.at, &self.ids, bytes);
         }
         Ok(is_new)
@@ -125,7 +151,7 @@ pub(super) fn tail(connection: &Connection) -> rusqlite::Result<Tail> {
         let at = Timestamp::from_millis(row.get(AT)?);
         let event_ids = row.get_ref(EVENT_IDS)?;
         let text = |column| row.get_ref(column).map(bytes_of);
-        let bytes = bytes_of(event_ids) + text(EVENT_IDS + 1)? + text(EVENT_IDS + 2)?;
+        let bytes = size(event_ids, text(EVENT_IDS + 1)? + text(EVENT_IDS + 2)?);
         let tail = tail.get_or_insert_with(|| Tail::from(id));
         tail.push(id, row.get(OWNER)?, is_failed, at, &ids(event_ids), bytes);
     }
@@ -188,11 +214,16 @@ fn ids(stored: ValueRef<'_>) -> Vec<String> {
 /// Whether a row has that event id.
 pub(super) fn has_id(stored: ValueRef<'_>, id: &str) -> bool {
     match stored {
-        ValueRef::Blob(bytes) => Uuid::parse_str(id).is_ok_and(|id| id.as_bytes() == bytes),
+        ValueRef::Blob(bytes) => Uuid::from_slice(bytes).is_ok_and(|uuid| uuid.to_string() == id),
         ValueRef::Text([b'[', ..]) => ids(stored).iter().any(|one| one == id),
         ValueRef::Text(bytes) => bytes == id.as_bytes(),
         _ => false,
     }
+}
+
+/// Returns what [`SIZE`] does.
+fn size(event_ids: ValueRef<'_>, texts: usize) -> usize {
+    ROW_BYTES + bytes_of(event_ids) * 5 / 4 + texts
 }
 
 fn bytes_of(stored: ValueRef<'_>) -> usize {

@@ -16,8 +16,11 @@ const WAITS_FOR: Duration = Duration::from_secs(60);
 /// Longer than any handler holds a message.
 const VOID_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Above this many, new notes wait for no write.
+/// Above this many, new notes wait for no write, and those of a transaction that failed are dropped.
 const WAITING_MAX: usize = 10_000;
+
+/// A note that has waited for longer is about a message whose handler died.
+const HELD_FOR: Duration = Duration::from_secs(5 * 60);
 
 /// A message in hand: its id, and the number of its receive.
 pub(crate) type InHand = (i64, u32);
@@ -25,6 +28,8 @@ pub(crate) type InHand = (i64, u32);
 /// An entry with what it counts, or a count.
 pub(crate) struct Note {
     at: Timestamp,
+    /// When it happened.
+    happened: Timestamp,
     message: Option<InHand>,
     delivery: Option<Uuid>,
     /// It is void if its transaction fails.
@@ -36,19 +41,24 @@ pub(crate) struct Note {
 impl Note {
     pub(crate) fn entry(now: Timestamp, entry: Entry, message: Option<InHand>) -> Self {
         let tally = entry.count().map(|count| Tally::of(&count, entry.at));
-        let delivery = Some(entry.delivery);
+        let (happened, delivery) = (entry.at, Some(entry.delivery));
         let entry = Some(Box::new(Prepared::of(entry)));
-        Self { at: now, message, delivery, is_tied: false, entry, tally }
+        Self { at: now, happened, message, delivery, is_tied: false, entry, tally }
     }
 
     pub(crate) fn count(now: Timestamp, count: &Count, message: Option<InHand>) -> Self {
         let tally = Some(Tally::of(count, now));
-        Self { at: now, message, delivery: None, is_tied: false, entry: None, tally }
+        Self { at: now, happened: now, message, delivery: None, is_tied: false, entry: None, tally }
     }
 
     /// Makes a note of what the running transaction counts.
     pub(super) fn tied(now: Timestamp, count: &Count) -> Self {
         Self { is_tied: true, ..Self::count(now, count, None) }
+    }
+
+    /// Returns when it happened, unless it may never be committed.
+    pub(super) fn pending(&self, now: Timestamp) -> Option<Timestamp> {
+        (now.since(self.at) < HELD_FOR).then_some(self.happened)
     }
 }
 
@@ -103,9 +113,40 @@ impl Notes {
         std::mem::take(&mut self.taken)
     }
 
-    /// Lets the notes of a transaction that failed wait again.
+    /// Lets the notes of a transaction that failed wait again, if they are not too many: their messages are
+    /// still there, and the work is done, and noted, again.
     pub(super) fn put_back(&mut self, notes: Vec<Note>) {
         let taken = std::mem::take(&mut self.taken);
-        notes.into_iter().chain(taken).filter(|note| !note.is_tied).for_each(|note| self.add(note));
+        let notes = notes.into_iter().chain(taken).filter(|note| !note.is_tied);
+        notes.take(WAITING_MAX.saturating_sub(self.waiting.len())).for_each(|note| self.add(note));
+    }
+
+    /// Returns when the first of what is noted, and not in a transaction, happened.
+    pub(super) fn earliest(&self, now: Timestamp) -> Option<Timestamp> {
+        self.waiting.values().chain(&self.taken).filter_map(|note| note.pending(now)).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridpost_core::journal::{Counted, Owner};
+
+    use super::*;
+
+    #[test]
+    fn notes_of_transactions_that_fail_are_bounded() {
+        let now = Timestamp::default();
+        let owner = Owner::Topic("t".to_owned());
+        let counted = Counted::Accepted;
+        let count = Count { owner, publish_time: now, counted, events: 1, once: None };
+        let mut notes = Notes::default();
+        for number in 0..30_000 {
+            notes.add(Note::count(now, &count, Some((number, 1))));
+            if number % 100 == 0 {
+                let begun = notes.begin(now);
+                notes.put_back(begun);
+            }
+        }
+        assert!(notes.waiting.len() + notes.taken.len() <= WAITING_MAX + 100);
     }
 }

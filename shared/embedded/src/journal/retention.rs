@@ -11,6 +11,7 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::{
     counts::{self, Series},
+    entries::SIZE,
     segments::{self, Tail},
 };
 use crate::named::{note_of, set_note};
@@ -19,18 +20,16 @@ const ENTRIES_KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 const MINUTES_KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 const SUMS_KEPT_FOR: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-/// Sums that are kept however large they are, when entries make no room.
+/// Sums that are kept however large they are, when nothing else makes room.
 const SUMS_KEPT_AT_LEAST: Duration = Duration::from_secs(60 * 60);
 
-/// Counts of repeatable work that are kept when the journal is too large: no publish is repeated later.
-const ONCE_KEPT_AT_LEAST: Duration = Duration::from_secs(24 * 60 * 60);
+/// The newest rows about repeatable work that are kept: those of publishes under way.
+const ONCE_KEPT: i64 = 4_096;
 
-/// Rows that one commit removes: at least, and twice what it adds, but at most. Writes wait for it.
+/// Rows that one commit removes: at least; as many as have twice the bytes that it adds; and at most, about
+/// 1 MB, or so many while the disk is nearly full. Writes wait for it.
 const AT_ONCE_MIN: i64 = 64;
-const AT_ONCE_MAX: i64 = 2_048;
-
-/// Rows that one commit removes while the disk is nearly full, about 1 MB.
-const AT_ONCE_SHORT: i64 = 8_192;
+const AT_ONCE_MAX: i64 = 8_192;
 
 /// How often the disk and sums are looked at; the disk after that many commits, too.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -43,6 +42,7 @@ const ROOM_SHARE: u64 = 20;
 
 /// The bytes of a row of sums, about. One of repeatable work has as many as two of them.
 const SUM_BYTES: i64 = 32;
+const ONCE_BYTES: i64 = 2 * SUM_BYTES;
 pub(super) const ONCE_SUMS: usize = 2;
 
 /// The note of how many rows sums have, and how far it may lag.
@@ -78,11 +78,11 @@ fn disk(folder: &Path) -> Option<(u64, u64)> {
 pub(super) struct Retention {
     /// The first entry and its time.
     oldest: Option<(i64, Timestamp)>,
-    /// The bytes of entries and rows of sums, about.
+    /// The bytes of entries, about, and rows of sums.
     bytes: i64,
     sums: i64,
     sums_noted: i64,
-    /// Entries added in this transaction.
+    /// The bytes added in this transaction.
     added: i64,
     /// The time of the last look at the disk, and the commits since then.
     looked: Option<(Timestamp, u32)>,
@@ -92,12 +92,22 @@ pub(super) struct Retention {
 
 impl Retention {
     pub(super) fn load(connection: &Connection, tail: &Tail) -> rusqlite::Result<Self> {
-        let sealed = "SELECT coalesce(sum(bytes), 0) FROM segments";
-        let sealed: i64 = connection.query_row(sealed, [], |row| row.get(0))?;
-        let sums = note_of(connection, SUMS)?.unwrap_or(0);
+        let (oldest, sums) = (oldest(connection)?, note_of(connection, SUMS)?.unwrap_or(0));
+        let sum = |select: &str, values: (i64, i64)| {
+            connection.query_row(select, values, |row| row.get::<_, i64>(0))
+        };
+        let mut bytes = i64::try_from(tail.bytes()).unwrap_or(i64::MAX);
+        if let Some((first, last)) = segments::first(connection)? {
+            // The first segment may have lost entries.
+            let left = "FROM entries WHERE id BETWEEN ?1 AND ?2";
+            bytes += sum(&format!("SELECT coalesce(sum({SIZE}), 0) {left}"), (first, last))?;
+            let others =
+                "SELECT coalesce(sum(bytes), 0) FROM segments WHERE first BETWEEN ?1 AND ?2";
+            bytes += sum(others, (last, i64::MAX))?;
+        }
         Ok(Self {
-            oldest: oldest(connection)?,
-            bytes: sealed.saturating_add_unsigned(tail.bytes() as u64),
+            oldest,
+            bytes,
             sums,
             sums_noted: sums,
             added: 0,
@@ -108,13 +118,15 @@ impl Retention {
     }
 
     /// Records what a transaction adds.
-    pub(super) fn add(&mut self, entries: i64, bytes: usize, sums: usize) {
-        self.added = entries;
-        self.bytes = self.bytes.saturating_add_unsigned(bytes as u64);
-        self.sums = self.sums.saturating_add_unsigned(sums as u64);
+    pub(super) fn add(&mut self, bytes: usize, sums: usize) {
+        let signed = |number| i64::try_from(number).unwrap_or(i64::MAX);
+        let (bytes, sums) = (signed(bytes), signed(sums));
+        self.added = bytes.saturating_add(sums.saturating_mul(SUM_BYTES));
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.sums = self.sums.saturating_add(sums);
     }
 
-    /// Removes history, a piece of what there is.
+    /// Removes history, a piece of what there is: the oldest first.
     pub(super) fn sweep(
         &mut self,
         connection: &Connection,
@@ -127,17 +139,34 @@ impl Retention {
         }
         self.look(connection, limits, now)?;
         let is_over = self.bytes + self.sums * SUM_BYTES > limits.bytes || self.is_short;
+        // The newest entry stays.
         let newest = tail.next() - 1;
-        match self.oldest {
+        let oldest = self.oldest.filter(|(first, _)| *first < newest);
+        let is_due = |at| now < at || now.since(at) >= SUMS_EVERY;
+        let is_due = self.sums_looked.is_none_or(is_due);
+        let mut earlier = before(now, ENTRIES_KEPT_FOR);
+        if is_over {
+            earlier = oldest.map_or(Timestamp::MAX, |(_, at)| at.max(earlier));
+        }
+        let removed = if is_over || is_due { self.remove_once(connection, earlier)? } else { 0 };
+        match oldest {
             Some((first, at))
-                if first < newest && (is_over || at < before(now, ENTRIES_KEPT_FOR)) =>
+                if at < before(now, ENTRIES_KEPT_FOR) || (is_over && removed == 0) =>
             {
                 self.remove_entries(connection, (first, newest), is_over, now)?;
             }
             _ => {}
         }
-        let has_entries = self.oldest.is_some_and(|(first, _)| first < newest);
-        self.remove_sums(connection, (is_over, has_entries), now)
+        if (self.sums - self.sums_noted).abs() >= SUMS_LAG {
+            set_note(connection, SUMS, self.sums)?;
+            self.sums_noted = self.sums;
+        }
+        let has_no_room = is_over && oldest.is_none() && removed == 0;
+        if is_due || has_no_room {
+            let has_more = self.remove_sums(connection, has_no_room, now)? || removed > 0;
+            self.sums_looked = (!has_more).then_some(now);
+        }
+        Ok(())
     }
 
     /// Looks now and then whether the disk is nearly full.
@@ -185,39 +214,59 @@ impl Retention {
         is_over: bool,
         now: Timestamp,
     ) -> rusqlite::Result<()> {
-        let most = match self.is_short {
-            true => AT_ONCE_SHORT,
-            false => self.added.saturating_mul(2).clamp(AT_ONCE_MIN, AT_ONCE_MAX),
-        };
-        let until = first.saturating_add(most).min(newest);
         let earlier = if is_over { Timestamp::MAX } else { before(now, ENTRIES_KEPT_FOR) };
-        let delete = "DELETE FROM entries WHERE id >= ?1 AND id < ?2 AND at < ?3";
-        let values = (first, until, earlier.as_millis());
-        let removed = connection.prepare_cached(delete)?.execute(values)?;
-        let each = self.bytes / (newest - first + 1);
-        self.bytes -= each.saturating_mul(i64::try_from(removed).unwrap_or(0));
+        let select = format!(
+            "SELECT id, at, {SIZE} FROM entries WHERE id >= ?1 AND id < ?2 ORDER BY id LIMIT ?3"
+        );
+        let mut select = connection.prepare_cached(&select)?;
+        let mut rows = select.query((first, newest, AT_ONCE_MAX))?;
+        let (mut rest, mut begin, mut bytes) = (first, i64::MIN, 0);
+        while let Some(row) = rows.next()? {
+            let (id, at): (i64, i64) = (row.get(0)?, row.get(1)?);
+            let is_enough = !self.is_short && id - first >= AT_ONCE_MIN && bytes >= 2 * self.added;
+            if is_enough || at >= earlier.as_millis() {
+                break;
+            }
+            (rest, begin, bytes) = (id + 1, begin.max(at + 1), bytes + row.get::<_, i64>(2)?);
+        }
+        drop(rows);
+        connection.prepare_cached("DELETE FROM entries WHERE id < ?1")?.execute([rest])?;
+        self.bytes -= bytes;
+        note_begin(connection, None, begin)?;
         self.oldest = oldest(connection)?;
-        let rest = self.oldest.map_or(newest, |(first, _)| first);
         while segments::remove_before(connection, rest)? {}
         Ok(())
     }
 
-    /// Removes the first step of each series that is old enough, and counts of work that is not repeated.
+    /// Removes the first rows about repeatable work that are earlier, but not the newest. Returns how many.
+    fn remove_once(
+        &mut self,
+        connection: &Connection,
+        earlier: Timestamp,
+    ) -> rusqlite::Result<usize> {
+        let select = "SELECT id, at FROM counted_once ORDER BY id LIMIT 1";
+        let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+        let first = connection.prepare_cached(select)?.query_row([], read).optional()?;
+        let Some((first, _)) = first.filter(|(_, at)| *at < earlier.as_millis()) else {
+            return Ok(0);
+        };
+        let delete = "DELETE FROM counted_once WHERE id >= ?1 AND id < ?2 AND at < ?3 \
+                      AND id <= (SELECT max(id) FROM counted_once) - ?4";
+        let most = if self.is_short { AT_ONCE_MAX } else { 2 * self.added / ONCE_BYTES };
+        let until = first.saturating_add(most.clamp(AT_ONCE_MIN, AT_ONCE_MAX));
+        let values = (first, until, earlier.as_millis(), ONCE_KEPT);
+        let removed = connection.prepare_cached(delete)?.execute(values)?;
+        self.sums -= i64::try_from(ONCE_SUMS * removed).unwrap_or(0);
+        Ok(removed)
+    }
+
+    /// Removes the first step of each series that is old enough. Returns whether there may be more.
     fn remove_sums(
         &mut self,
         connection: &Connection,
-        (is_over, has_entries): (bool, bool),
+        has_no_room: bool,
         now: Timestamp,
-    ) -> rusqlite::Result<()> {
-        let has_no_room = is_over && !has_entries;
-        if (self.sums - self.sums_noted).abs() >= SUMS_LAG {
-            set_note(connection, SUMS, self.sums)?;
-            self.sums_noted = self.sums;
-        }
-        let is_due = |at| now < at || now.since(at) >= SUMS_EVERY;
-        if !has_no_room && !self.sums_looked.is_none_or(is_due) {
-            return Ok(());
-        }
+    ) -> rusqlite::Result<bool> {
         let mut has_more = false;
         let ages = [
             (Series::Minutes, MINUTES_KEPT_FOR),
@@ -234,27 +283,13 @@ impl Retention {
             let delete = "DELETE FROM counts WHERE series = ?1 AND step = ?2";
             let removed = connection.prepare_cached(delete)?.execute((series.number(), step))?;
             self.sums -= i64::try_from(removed).unwrap_or(0);
-            let end = begins(connection, series)?.unwrap_or(i64::MIN).max(end.as_millis());
-            set_note(connection, &begin_note(series), end)?;
+            note_begin(connection, Some(series), end.as_millis())?;
             has_more = true;
             if has_no_room {
                 break;
             }
         }
-        let age = match is_over {
-            true if has_no_room => SUMS_KEPT_AT_LEAST,
-            true => ONCE_KEPT_AT_LEAST,
-            false => ENTRIES_KEPT_FOR,
-        };
-        // Reads the first rows alone: all others are younger.
-        let delete = "DELETE FROM counted_once WHERE at < ?1 AND id IN \
-                      (SELECT id FROM counted_once ORDER BY id LIMIT ?2)";
-        let values = (before(now, age).as_millis(), AT_ONCE_MAX);
-        let removed = connection.prepare_cached(delete)?.execute(values)?;
-        self.sums -= i64::try_from(ONCE_SUMS * removed).unwrap_or(0);
-        has_more |= removed >= AT_ONCE_MAX.unsigned_abs() as usize;
-        self.sums_looked = (!has_more).then_some(now);
-        Ok(())
+        Ok(has_more)
     }
 }
 
@@ -263,13 +298,25 @@ fn before(now: Timestamp, age: Duration) -> Timestamp {
     Timestamp::from_millis(now.as_millis().saturating_sub(age))
 }
 
-fn begin_note(series: Series) -> String {
-    format!("series {} begins", series.number())
+fn begin_note(of: Option<Series>) -> String {
+    match of {
+        None => "entries begin".to_owned(),
+        Some(series) => format!("series {} begins", series.number()),
+    }
 }
 
-/// Returns the time before which a series was removed, in milliseconds.
-pub(super) fn begins(connection: &Connection, series: Series) -> rusqlite::Result<Option<i64>> {
-    note_of(connection, &begin_note(series))
+/// Notes that nothing is kept from before that time.
+fn note_begin(connection: &Connection, of: Option<Series>, at_ms: i64) -> rusqlite::Result<()> {
+    let before = note_of(connection, &begin_note(of))?;
+    set_note(connection, &begin_note(of), at_ms.max(before.unwrap_or(i64::MIN)))
+}
+
+/// Returns the time before which entries, or counts of a series, were removed.
+pub(super) fn begins(
+    connection: &Connection,
+    of: Option<Series>,
+) -> rusqlite::Result<Option<Timestamp>> {
+    Ok(note_of(connection, &begin_note(of))?.map(Timestamp::from_millis))
 }
 
 /// Returns the first entry and its time.

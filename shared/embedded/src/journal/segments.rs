@@ -18,8 +18,6 @@ const _: () = assert!(ITEMS_MAX < 1 << 16);
 /// Lists of each kind: a look-up reads one of them in each segment.
 const PARTS: u64 = 128;
 
-/// The bytes of a row with its keys, about, without its texts.
-const ROW_BYTES: usize = 96;
 const ITEM_BYTES: usize = 6;
 
 /// Properties that entries are found by.
@@ -97,12 +95,11 @@ impl Tail {
         is_failed: bool,
         at: Timestamp,
         event_ids: &[String],
-        text_bytes: usize,
+        bytes: usize,
     ) {
         let failed = [Term::FailedOf(owner), Term::Failed].into_iter().filter(|_| is_failed);
         let events = event_ids.iter().map(|id| Term::Event(id));
         let offset = u16::try_from(id - self.first).unwrap_or(u16::MAX);
-        let before = self.items;
         for term in events.chain([Term::Owner(owner)]).chain(failed) {
             let (list, key) = term.place();
             let items = self.lists.entry(list).or_default();
@@ -110,7 +107,7 @@ impl Tail {
             items.extend_from_slice(&offset.to_le_bytes());
             self.items += 1;
         }
-        self.bytes += ROW_BYTES + text_bytes + ITEM_BYTES * (self.items - before);
+        self.bytes += bytes;
         self.earliest = self.earliest.min(at);
         self.latest = self.latest.max(at);
         self.next = id + 1;
@@ -207,10 +204,7 @@ impl<'a> FromIterator<Term<'a>> for Places {
 
 /// Removes the first segment if its entries are before that one. Returns whether it did.
 pub(super) fn remove_before(connection: &Connection, entry: i64) -> rusqlite::Result<bool> {
-    let select = "SELECT first, last FROM segments ORDER BY first LIMIT 1";
-    let mut select = connection.prepare_cached(select)?;
-    let ends = select.query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
-    let Some((first, _)) = ends.optional()?.filter(|(_, last)| *last < entry) else {
+    let Some((first, _)) = first(connection)?.filter(|(_, last)| *last < entry) else {
         return Ok(false);
     };
     for table in ["segment_lists", "segments"] {
@@ -218,4 +212,11 @@ pub(super) fn remove_before(connection: &Connection, entry: i64) -> rusqlite::Re
         connection.prepare_cached(&delete)?.execute([first])?;
     }
     Ok(true)
+}
+
+/// Returns the first and the last entry of the first segment.
+pub(super) fn first(connection: &Connection) -> rusqlite::Result<Option<(i64, i64)>> {
+    let select = "SELECT first, last FROM segments ORDER BY first LIMIT 1";
+    let mut select = connection.prepare_cached(select)?;
+    select.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).optional()
 }

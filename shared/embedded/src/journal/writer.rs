@@ -15,6 +15,9 @@ use super::{
     words::Numbers,
 };
 
+/// The longest time from a response to its note, in milliseconds, unless the process is stuck.
+const NOTED_AFTER_MS: i64 = 1_000;
+
 /// Takes notes from handlers, and writes them within transactions.
 pub(crate) struct JournalWriter {
     notes: Mutex<Notes>,
@@ -75,6 +78,15 @@ impl JournalWriter {
         }
     }
 
+    /// Returns the time up to which what happened is committed.
+    pub(crate) fn known_until(&self, now: Timestamp) -> Timestamp {
+        let transaction = self.transaction.lock().expect("no panic while held");
+        let writing = transaction.notes.iter().filter_map(|note| note.pending(now)).min();
+        let earliest = writing.into_iter().chain(self.notes().earliest(now)).min();
+        let noted = Timestamp::from_millis(now.as_millis() - NOTED_AFTER_MS);
+        earliest.map_or(noted, |earliest| earliest.min(noted))
+    }
+
     /// Writes what this transaction commits, and removes history if it is time.
     pub(crate) fn write(&self, connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
         let mut transaction = self.transaction.lock().expect("no panic while held");
@@ -119,7 +131,7 @@ impl Store {
         now: Timestamp,
     ) -> rusqlite::Result<()> {
         let Self { numbers, tail, recent, retention } = self;
-        let (first, bytes) = (tail.next(), tail.bytes());
+        let bytes = tail.bytes();
         let (mut sums, mut rows) = (Sums::default(), 0);
         for note in notes {
             if let Some(entry) = &note.entry
@@ -133,7 +145,7 @@ impl Store {
             }
         }
         rows += sums.commit(connection, recent, now)?;
-        retention.add(tail.next() - first, tail.bytes() - bytes, rows);
+        retention.add(tail.bytes() - bytes, rows);
         tail.seal(connection)
     }
 }

@@ -100,8 +100,12 @@ impl Fixture {
     }
 
     pub(super) fn rows_of(&self, table: &str) -> i64 {
-        let count = format!("SELECT count(*) FROM {table}");
-        self.database().query_row(&count, [], |row| row.get(0)).expect("a number")
+        self.number(&format!("SELECT count(*) FROM {table}"))
+    }
+
+    /// Reads a number from the database.
+    pub(super) fn number(&self, select: &str) -> i64 {
+        self.database().query_row(select, [], |row| row.get(0)).expect("a number")
     }
 }
 

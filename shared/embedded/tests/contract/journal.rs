@@ -1,14 +1,15 @@
 //! The journal.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use gridpost_core::{
     delivery::{parking::Parked, queue::Queue},
     journal::{
-        AttemptsQuestion, Count, Counted, Entry, EntryKind, LedgerQuestion, Owner, Question,
+        AttemptsQuestion, Count, Counted, Entry, EntryKind, Known, LedgerQuestion, Owner, Question,
         Series, Step,
     },
     ledger::Ledger,
+    subscription::SubscriptionKey,
     time::Timestamp,
 };
 use gridpost_embedded::Embedded;
@@ -111,6 +112,21 @@ async fn long_answers_have_pages() {
 }
 
 #[tokio::test]
+async fn recent_counts_are_few() {
+    let fixture = Fixture::on_disk();
+    let count = |number: u32| {
+        let key = SubscriptionKey { topic: "t".to_owned(), name: format!("s{number}") };
+        Count { owner: Owner::Subscription(key), ..matched(1) }
+    };
+    for _ in 0..100 {
+        let counts = (0..600).map(count).collect();
+        fixture.stores.journal().write(counts).await.expect("written");
+    }
+    let bytes = fixture.number("SELECT coalesce(sum(length(sums)), 0) FROM recent_counts");
+    assert!(bytes < 250_000, "{bytes}");
+}
+
+#[tokio::test]
 async fn a_note_is_committed_with_the_write_of_its_message() {
     for fixture in Fixture::both() {
         let stores = &fixture.stores;
@@ -164,6 +180,86 @@ async fn a_note_is_committed_with_the_state_of_its_delivery() {
         tables.park(&parked).await.expect("parked");
         assert_eq!(all(stores).await, [of(2), of(1)]);
     }
+}
+
+#[tokio::test]
+async fn a_delivery_ends_once() {
+    let fixture = Fixture::in_memory();
+    let journal = fixture.stores.journal();
+    let kinds = [EntryKind::Ending, EntryKind::Dropped, EntryKind::DeadLettered];
+    for (number, last) in [(1, 2), (2, 1)] {
+        let of = |kind| entry(number, kind);
+        journal.note(of(kinds[0]), None);
+        journal.note(of(kinds[last]), None);
+        settle(&fixture).await;
+        journal.note(Entry { attempt: 2, ..of(kinds[3 - last]) }, None);
+        settle(&fixture).await;
+        journal.note(Entry { part: 3, ..of(EntryKind::Dropped) }, None);
+    }
+    settle(&fixture).await;
+    let question = LedgerQuestion { to: Timestamp::MAX, ..LedgerQuestion::default() };
+    let accounts = ledger(&*journal, question).await.accounts;
+    let sums = accounts.values().map(|account| {
+        let sum = |counts: &BTreeMap<String, u64>| counts.values().sum::<u64>();
+        sum(&account.dead_lettered) + 10 * sum(&account.dropped)
+    });
+    assert_eq!(sums.sum::<u64>(), 31, "one dead letter, one drop, and those of two parts");
+    assert_eq!(all(&fixture.stores).await.len(), 6);
+}
+
+/// What happened may be committed later: whoever asks for what is new begins there.
+#[tokio::test]
+async fn an_answer_is_whole_until_the_first_note_that_waits() {
+    for fixture in Fixture::both() {
+        let stores = &fixture.stores;
+        let (journal, queues) = (stores.journal(), stores.queues());
+        let until =
+            async || answer(&*journal, Question::Attempts(all_attempts()), None).await.known_until;
+        let receipt = received(stores).await;
+        let at = fixture.clock.now();
+        journal.note(Entry { at, ..entry(1, EntryKind::Success) }, Some(&receipt));
+        fixture.clock.pass_s(30);
+        assert_eq!(until().await, at);
+        queues.delete(RETRY, vec![receipt]).await.expect("deleted");
+        let now = fixture.clock.now();
+        assert!((at..now).contains(&until().await), "another may be noted in a moment");
+        assert!(now.since(until().await) <= Duration::from_secs(1));
+        // Its handler has died.
+        let receipt = received(stores).await;
+        journal.note(Entry { at: now, ..entry(2, EntryKind::Success) }, Some(&receipt));
+        fixture.clock.pass_s(600);
+        assert!(until().await > now);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_is_of_one_commit() {
+    let fixture = Fixture::on_disk();
+    let journal = fixture.stores.journal();
+    for number in 0..MANY {
+        journal.note(entry(number, EntryKind::Success), None);
+    }
+    let notes = async {
+        for round in 1..6 {
+            for number in round * MANY..(round + 1) * MANY {
+                journal.note(entry(number, EntryKind::Success), None);
+                if number.is_multiple_of(500) {
+                    settle(&fixture).await;
+                }
+            }
+        }
+    };
+    let asks = async {
+        loop {
+            let question = AttemptsQuestion { most: 40_000, ..all_attempts() };
+            let answer = answer(&*journal, Question::Attempts(question), None).await;
+            let Known::Attempts(entries) = answer.known else { panic!("no attempts") };
+            let ids: Vec<i64> =
+                entries.iter().map(|(id, _)| id.parse().expect("a number")).collect();
+            assert!(ids.windows(2).all(|pair| pair[0] == pair[1] + 1), "each once, without a gap");
+        }
+    };
+    tokio::select! { () = notes => {}, _ = asks => {} }
 }
 
 #[tokio::test]
@@ -300,36 +396,115 @@ async fn history_goes_when_it_is_too_large() {
     assert!(again.len().abs_diff(kept.len()) < 2_000, "{} {}", again.len(), kept.len());
     let (journal, question) = (fixture.stores.journal(), Question::Attempts(all_attempts()));
     let answer = answer(&*journal, question, None);
-    let oldest = again.last().map(|entry| entry.at);
-    assert_eq!(answer.await.begins, oldest);
+    let (oldest, begins) = (again.last().map(|entry| entry.at), answer.await.begins);
+    let begins = begins.expect("history is cut");
+    assert!(oldest.is_some_and(|at| at >= begins && at.since(begins).as_secs() < 1), "{begins}");
     let segments = fixture.rows_of("segments");
     assert!(segments <= 3, "{segments}");
     // Sums go last.
     assert_eq!(delivered(&fixture.stores).await, u64::from(2 * (MANY - MANY / 1_000)));
+    let rows = fixture.rows_of("entries");
+    let fixture = fixture.again().await;
+    for _ in 0..50 {
+        commit(&fixture.stores).await;
+    }
+    let left = fixture.rows_of("entries");
+    assert!(rows - left < 500, "{rows} {left}: a restart is no reason to remove more");
 }
 
 #[tokio::test]
-async fn counts_of_work_that_is_not_repeated_any_more_make_room() {
-    const A_DAY: u128 = 5_000;
-    let fixture = Fixture::on_disk().set(|options| options.journal_bytes_max = Some(900_000)).await;
+async fn a_quiet_time_is_whole() {
+    let fixture = Fixture::on_disk();
     let journal = fixture.stores.journal();
-    (0..2_000).for_each(|number| journal.note(entry(number, EntryKind::Success), None));
-    for day in 0..4 {
-        for number in day * A_DAY..(day + 1) * A_DAY {
-            journal.count(Count { once: Some(Uuid::from_u128(number)), ..matched(1) }, None);
-        }
-        for _ in 0..5 {
+    for number in 0..2 {
+        fixture.clock.pass_s(20 * 24 * 60 * 60);
+        let at = fixture.clock.now();
+        journal.note(Entry { at, ..entry(number, EntryKind::Success) }, None);
+        settle(&fixture).await;
+        commit(&fixture.stores).await;
+    }
+    assert_eq!(all(&fixture.stores).await.len(), 1);
+    let begins = async |from| {
+        let question = AttemptsQuestion { from, ..all_attempts() };
+        answer(&*journal, Question::Attempts(question), None).await.begins
+    };
+    let day_ms = 24 * 60 * 60 * 1_000;
+    let ago = |days: i64| Timestamp::from_millis(fixture.clock.now().as_millis() - days * day_ms);
+    assert_eq!(begins(ago(1)).await, None, "the removed entry is older");
+    assert!(begins(ago(30)).await.is_some_and(|begins| begins < ago(19)));
+}
+
+/// Returns the bytes of the journal's tables and indices.
+fn bytes_of_journal(fixture: &Fixture) -> i64 {
+    let sum = "SELECT sum(pgsize) FROM dbstat WHERE name IN (SELECT name FROM sqlite_schema WHERE \
+               tbl_name IN ('entries', 'segments', 'segment_lists', 'counts', 'recent_counts', \
+               'counted_once'))";
+    fixture.number(sum)
+}
+
+#[tokio::test]
+async fn counts_of_repeatable_work_go_with_the_entries_of_their_time() {
+    const BYTES: u64 = 1_000_000;
+    let fixture = Fixture::on_disk().set(|options| options.journal_bytes_max = Some(BYTES)).await;
+    let journal = fixture.stores.journal();
+    let once = |number: u32| Count { once: Some(Uuid::from_u128(number.into())), ..matched(1) };
+    for number in 0..MANY {
+        let at = fixture.clock.now();
+        let one = Entry { at, publish_time: at, ..entry(number, EntryKind::Success) };
+        journal.note(one, None);
+        (0..3).for_each(|of| journal.count(once(3 * number + of), None));
+        if number.is_multiple_of(100) {
             settle(&fixture).await;
         }
-        fixture.clock.pass_s(25 * 60 * 60);
     }
+    settle(&fixture).await;
+    let bytes = bytes_of_journal(&fixture);
+    assert!(bytes < BYTES as i64 * 3 / 2, "{bytes}");
     let [rows, entries] = ["counted_once", "entries"].map(|table| fixture.rows_of(table));
-    assert!((5_000..=10_000).contains(&rows) && entries > 500, "{rows} {entries}");
-    journal.count(Count { once: Some(Uuid::from_u128(4 * A_DAY - 1)), ..matched(1) }, None);
+    assert!(entries > 2_000 && rows.abs_diff(3 * entries) < 2_500, "{rows} {entries}");
+    // The newest is still known.
+    journal.count(once(3 * MANY - 1), None);
     settle(&fixture).await;
     let question = LedgerQuestion { to: Timestamp::MAX, ..LedgerQuestion::default() };
     let accounts = ledger(&*journal, question).await.accounts;
-    assert_eq!(accounts.values().map(|account| account.matched).sum::<u64>(), 4 * 5_000);
+    let matched: u64 = accounts.values().map(|account| account.matched).sum();
+    assert_eq!(matched, u64::from(3 * MANY));
+}
+
+#[tokio::test]
+async fn counts_of_repeatable_work_make_room_where_no_entry_can() {
+    const BYTES: u64 = 1_000_000;
+    let fixture = Fixture::on_disk().set(|options| options.journal_bytes_max = Some(BYTES)).await;
+    let journal = fixture.stores.journal();
+    for number in 0..2 * u128::from(MANY) {
+        journal.count(Count { once: Some(Uuid::from_u128(number)), ..matched(1) }, None);
+        if number.is_multiple_of(100) {
+            commit(&fixture.stores).await;
+        }
+    }
+    commit(&fixture.stores).await;
+    let bytes = bytes_of_journal(&fixture);
+    assert!(bytes < BYTES as i64 * 3 / 2, "{bytes}");
+    assert!(fixture.rows_of("counted_once") > 10_000);
+}
+
+/// Small entries are removed in time for large ones.
+#[tokio::test]
+async fn a_journal_has_its_size_whatever_the_size_of_entries() {
+    const BYTES: u64 = 1_500_000;
+    let fixture = Fixture::on_disk().set(|options| options.journal_bytes_max = Some(BYTES)).await;
+    note_many(&fixture, 0).await;
+    let journal = fixture.stores.journal();
+    for number in MANY..MANY + 4_000 {
+        let response = Some("x".repeat(4_000));
+        journal.note(Entry { response, ..entry(number, EntryKind::Failure) }, None);
+        if number.is_multiple_of(50) {
+            settle(&fixture).await;
+        }
+    }
+    settle(&fixture).await;
+    let pages = fixture.number("PRAGMA page_count");
+    assert!(pages * 4_096 < BYTES as i64 * 2, "{pages} pages");
 }
 
 #[tokio::test]

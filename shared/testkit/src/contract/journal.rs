@@ -156,7 +156,7 @@ pub async fn entries_are_found(
     let name = |name: &str| Some(name.to_owned());
     let all = all_attempts();
     // The entries that a question finds, by their seconds, newest first.
-    let table: [(AttemptsQuestion, &[usize]); 14] = [
+    let table: [(AttemptsQuestion, &[usize]); 15] = [
         (AttemptsQuestion { event_id: name("event-2"), ..all.clone() }, &[2, 1]),
         (AttemptsQuestion { event_id: name("[odd]"), ..all.clone() }, &[3]),
         (AttemptsQuestion { event_id: name("[two]"), ..all.clone() }, &[1]),
@@ -166,6 +166,13 @@ pub async fn entries_are_found(
                 ..all.clone()
             },
             &[0],
+        ),
+        (
+            AttemptsQuestion {
+                event_id: name("0E2D7F9A-86A4-4A0D-A9A0-3C4F3D3D5B11"),
+                ..all.clone()
+            },
+            &[],
         ),
         (AttemptsQuestion { event_id: name("event-99"), ..all.clone() }, &[]),
         (AttemptsQuestion { topic: name("T"), ..all.clone() }, &[6, 5, 4, 3, 2, 1, 0]),
