@@ -110,12 +110,13 @@ impl Journal {
         let mut purse = self.purse.lock().await;
         let left = purse.left(Instant::now());
         let question = JournalQueryInput { max_dollars: Some(left), ..question };
-        let mut step = None;
+        let (mut step, mut paid) = (None, 0.0);
         let pause = |query: &JournalQuery| {
+            let JournalQuery { gigabytes, dollars, .. } = query;
+            // A query that runs costs its price, even if its answer is not read. It may grow.
+            purse.spend(Instant::now(), *dollars - paid);
+            paid = dollars.max(paid);
             step.get_or_insert_with(|| {
-                let JournalQuery { gigabytes, dollars, .. } = query;
-                // A query that runs costs its price, even if its answer is not read.
-                purse.spend(Instant::now(), *dollars);
                 let title =
                     format!("reading about {gigabytes:.1} GB of logs ({})", price(*dollars));
                 Progress::on_stderr().step(&title)
@@ -127,9 +128,7 @@ impl Journal {
         if answer.status == JournalQueryStatus::TooDear {
             return Err(TooDear { gigabytes, dollars, left, is_hourly: purse.is_hourly }.into());
         }
-        if step.is_none() {
-            purse.spend(Instant::now(), dollars);
-        }
+        purse.spend(Instant::now(), dollars - paid);
         Ok(answer)
     }
 }
@@ -157,14 +156,17 @@ mod tests {
 
     #[tokio::test]
     async fn what_runs_is_paid_for_though_its_answer_is_lost() {
-        let running = json!({"id": "q_1", "status": "Running", "gigabytes": 1.0, "dollars": 0.25});
-        let rows =
-            [("POST /journalQueries ", 202, running), ("GET /journalQueries/q_1 ", 500, json!({}))];
+        let running = |id: &str, dollars: f64| json!({"id": id, "status": "Running", "gigabytes": 1.0, "dollars": dollars});
+        let rows = [
+            ("POST /journalQueries ", 202, running("q_1", 0.25)),
+            ("GET /journalQueries/q_1 ", 202, running("q_2", 0.375)),
+            ("GET /journalQueries/q_2 ", 500, json!({})),
+        ];
         let api = FakeApi::answering(&rows).await;
         let manage = ManageApi::connect(&api.url()).await.expect("a client");
         let journal = Journal::of(manage, Some(0.5));
         assert!(journal.ask(JournalQueryInput::default(), usize::MAX).await.is_err());
-        assert_eq!(journal.purse.lock().await.left(Instant::now()), 0.25);
+        assert_eq!(journal.purse.lock().await.left(Instant::now()), 0.125);
     }
 
     #[test]
