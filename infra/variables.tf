@@ -1109,7 +1109,7 @@ variable "failed_response_bytes" {
 }
 
 variable "log_level" {
-  description = "What the functions log: off, error, warn, info, debug or trace, or a list such as info,gridpost_dispatch=debug (a filter of Rust's tracing). debug logs each step of each delivery. A library is logged below info only if the list names it: it may then log keys and events. Attempts are logged at info: with warn, error or off, gridpost tail, explain and audit see nothing."
+  description = "What the functions log: off, error, warn, info, debug or trace, or a list such as info,gridpost_dispatch=debug (a filter of Rust's tracing). debug logs each step of each delivery. A library is logged below info only if the list names it: it may then log keys and events. Attempts and ends of deliveries are the journal's data: they are logged at any level, unless the list has gridpost_ports::journal=off."
   type        = string
   default     = "info"
   nullable    = false

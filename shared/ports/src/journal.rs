@@ -96,6 +96,9 @@ pub enum JournalError {
     Failed(#[from] PortError),
 }
 
+/// The module of the lines that [`log`] writes, by which filters know them.
+pub const TARGET: &str = module_path!();
+
 /// The message of the lines about successes.
 pub const SUCCESS: &str = "attempt succeeded";
 

@@ -33,7 +33,7 @@ use gridpost_ports::{Journal, Meter, PortError, journal};
 pub fn start_logging() {
     let info = Targets::new().with_default(LevelFilter::INFO);
     let filter = without_libraries(config::log(info.clone()).unwrap_or(info));
-    lines(io::stdout).with(filter).init();
+    lines(io::stdout).with(with_journal(filter)).init();
 }
 
 /// Writes each event as a line of JSON.
@@ -53,6 +53,12 @@ fn without_libraries(filter: Targets) -> Targets {
     };
     let ours = filter.iter().find_map(|(module, level)| (module == OWN_CRATES).then_some(level));
     filter.with_target(OWN_CRATES, ours.unwrap_or(level)).with_default(LevelFilter::INFO)
+}
+
+/// Lets the journal's lines through whatever the level, unless the filter names their module: they are data.
+fn with_journal(filter: Targets) -> Targets {
+    let is_named = filter.iter().any(|(module, _)| module == journal::TARGET);
+    if is_named { filter } else { filter.with_target(journal::TARGET, LevelFilter::INFO) }
 }
 
 const OWN_CRATES: &str = "gridpost";
@@ -347,7 +353,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_millis(5);
 
     #[test]
-    fn libraries_log_no_more_than_info_unless_they_are_named() {
+    fn libraries_log_no_more_than_info_and_the_journal_no_less_unless_they_are_named() {
         let table = [
             ("trace", "gridpost_ingest::handler", Level::TRACE, true),
             ("trace", "lambda_runtime::layers::api_response", Level::DEBUG, false),
@@ -359,9 +365,12 @@ mod tests {
             ("warn", "hyper::client", Level::INFO, false),
             ("off", "gridpost_core", Level::ERROR, false),
             ("gridpost_core=debug", "gridpost_core", Level::DEBUG, true),
+            ("warn", journal::TARGET, Level::INFO, true),
+            ("off", journal::TARGET, Level::WARN, true),
+            ("info,gridpost_ports::journal=off", journal::TARGET, Level::WARN, false),
         ];
         for (asked, module, level, want) in table {
-            let filter = without_libraries(asked.parse().expect("a filter"));
+            let filter = with_journal(without_libraries(asked.parse().expect("a filter")));
             assert_eq!(filter.would_enable(module, &level), want, "{asked}: {module} {level}");
         }
     }
