@@ -103,7 +103,7 @@ impl JournalQuery {
         self
     }
 
-    /// Adds the next page.
+    /// Adds the next page, with the beginning that only a later page may know.
     pub fn extend(&mut self, next: Self) {
         fn join<T>(own: &mut Option<Vec<T>>, next: Option<Vec<T>>) {
             own.get_or_insert_default().extend(next.into_iter().flatten());
@@ -111,6 +111,7 @@ impl JournalQuery {
         join(&mut self.attempts, next.attempts);
         join(&mut self.ledger, next.ledger);
         join(&mut self.series, next.series);
+        self.begins = next.begins.or(self.begins);
         self.next_link = next.next_link;
     }
 

@@ -21,7 +21,7 @@ use gridpost_core::{
 };
 use gridpost_ports::{
     Clock, JournalError, JournalReader, JournalReply, PortError, Progress, Reads, Saved,
-    log_store::{LogError, LogLine, LogQuery, LogRange, LogResults, LogStore, Row},
+    log_store::{LogError, LogLine, LogQuery, LogRange, LogResults, LogStore},
 };
 use tokio::time::{Instant, sleep_until};
 
@@ -51,11 +51,15 @@ const TRIED_BYTES: f64 = 1e8;
 /// How much longer each slice of time is than the newer one before it.
 const SLICE_GROWTH: i64 = 16;
 
-/// How long the last answer with counts is kept in memory for its next pages.
+/// How much shorter the first slice becomes where the log is denser than on average.
+const SLICE_SHRINKAGE: i64 = 64;
+
+/// How long the last answer is kept in memory for its next pages.
 const REMEMBERED_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// Lines may be found some seconds after they were logged.
-const SETTLES_FOR_MS: i64 = 10_000;
+/// Lines are mostly found within seconds. AWS promises less: the Lambda developer guide says "5 to 10
+/// minutes".
+const SETTLES_FOR_MS: i64 = 60_000;
 
 type Result<T, E = JournalError> = std::result::Result<T, E>;
 
@@ -81,11 +85,23 @@ pub struct LoggedJournal {
     last: Mutex<Option<Remembered>>,
 }
 
-/// An answer with the key of its question, and when it was made.
+/// The last answer.
 struct Remembered {
+    /// That of its question.
     key: String,
     at: Instant,
-    reply: JournalReply,
+    /// Its entries come after this place.
+    after: Option<Position>,
+    found: Findings,
+    read_at: Timestamp,
+    begins: Option<Timestamp>,
+}
+
+/// The findings of a question; of entries, those of a page or more.
+enum Findings {
+    Counts(Known),
+    /// The newest first, and the place after which more were not read.
+    Entries(Entries, Option<Position>),
 }
 
 #[async_trait]
@@ -98,9 +114,9 @@ impl JournalReader for LoggedJournal {
     ) -> Result<JournalReply> {
         let after = page.map(|token| Position::read(token, question)).transpose()?;
         let (key, now) = (plan::key(question), self.clock.now());
-        // A further page of counts, whose reader cuts pages itself.
+        // Counts have no further pages here: their reader cuts them.
         if max_dollars.is_none()
-            && let Some(reply) = self.remembered(&key)
+            && let Some(reply) = self.remembered(question, &key, after.as_ref())
         {
             return Ok(reply);
         }
@@ -108,23 +124,20 @@ impl JournalReader for LoggedJournal {
         if let Some((run, revision)) = &stored
             && run.is_known(now)
         {
-            return self.look(question, after, &key, run.clone(), *revision).await;
+            return self.look(question, after.as_ref(), &key, run.clone(), *revision).await;
         }
         let plan = self.plan(question, now).await?;
         let reads = plan.reads(now);
         if reads.gigabytes * 1e9 <= TRIED_BYTES || is_read_from_its_end(question) {
-            let (known, next) = match Counts::of(question) {
-                Some(counts) => (self.read_counts(&plan, counts).await?, None),
-                None => self.read_entries(question, &plan, after).await?,
+            let found = match Counts::of(question) {
+                Some(counts) => self.read_counts(&plan, counts).await?,
+                None => self.read_entries(question, &plan, after.as_ref()).await?,
             };
-            if let Some(known) = known {
-                let progress = Progress::Answered(self.answer(known, now, plan.begins, next));
-                let reply = JournalReply { reads: Reads::default(), progress };
-                if Counts::of(question).is_some() {
-                    let (at, reply) = (Instant::now(), reply.clone());
-                    *self.last.lock().expect("no panic while held") =
-                        Some(Remembered { key, at, reply });
-                }
+            if let Some(found) = found {
+                let (at, read_at, begins) = (Instant::now(), now, plan.begins);
+                let last = Remembered { key, at, after, found, read_at, begins };
+                let reply = self.reply(question, &last, last.after.as_ref());
+                *self.last.lock().expect("no panic while held") = Some(last);
                 return Ok(reply);
             }
         }
@@ -147,18 +160,24 @@ fn is_read_from_its_end(question: &Question) -> bool {
 /// Pages that may still be read.
 struct Budget {
     pages: usize,
+    /// Pages that are kept for further tries.
+    reserve: usize,
     until: Instant,
 }
 
 impl Budget {
     fn new() -> Self {
-        Self { pages: PAGES_MAX, until: Instant::now() + READS_FOR }
+        Self { pages: PAGES_MAX, reserve: 0, until: Instant::now() + READS_FOR }
+    }
+
+    fn is_left(&self) -> bool {
+        self.pages > self.reserve && Instant::now() < self.until
     }
 
     /// Takes a page. Returns whether there may be one.
     fn take(&mut self) -> bool {
-        let is_left = self.pages > 0 && Instant::now() < self.until;
-        self.pages = self.pages.saturating_sub(1);
+        let is_left = self.is_left();
+        self.pages -= usize::from(is_left);
         is_left
     }
 }
@@ -175,10 +194,38 @@ impl LoggedJournal {
         Self { logs, runs, clock, deployment, next_call, last: Mutex::default() }
     }
 
-    fn remembered(&self, key: &str) -> Option<JournalReply> {
+    /// Returns the page of the last answer that comes after that place, if it was read with it.
+    fn remembered(
+        &self,
+        question: &Question,
+        key: &str,
+        after: Option<&Position>,
+    ) -> Option<JournalReply> {
         let last = self.last.lock().expect("no panic while held");
-        let last = last.as_ref().filter(|last| last.key == key);
-        last.filter(|last| last.at.elapsed() < REMEMBERED_FOR).map(|last| last.reply.clone())
+        let last = last.as_ref().filter(|it| it.key == key && it.at.elapsed() < REMEMBERED_FOR)?;
+        let first = last.after.as_ref();
+        if first.is_some_and(|first| after.is_none_or(|after| after > first)) {
+            return None;
+        }
+        let reply = self.reply(question, last, after);
+        let is_beyond = matches!(
+            &reply.progress,
+            Progress::Answered(Answer { known: Known::Attempts(some), next: Some(_), .. })
+                if some.is_empty()
+        );
+        (!is_beyond).then_some(reply)
+    }
+
+    /// Makes the free reply with a page of what was read.
+    fn reply(
+        &self,
+        question: &Question,
+        read: &Remembered,
+        after: Option<&Position>,
+    ) -> JournalReply {
+        let (known, next) = page(question, &read.found, after);
+        let answer = self.answer(known, read.read_at, read.begins, next);
+        JournalReply { reads: Reads::default(), progress: Progress::Answered(answer) }
     }
 
     /// Waits for the turn of a call.
@@ -236,13 +283,16 @@ impl LoggedJournal {
         }
     }
 
-    /// Takes each line of a range. Returns whether all were read.
+    /// Takes each line of a range, which may be empty. Returns whether all were read.
     async fn each_line(
         &self,
         range: &LogRange<'_>,
         budget: &mut Budget,
         mut take: impl FnMut(LogLine),
     ) -> Result<bool> {
+        if range.from >= range.to {
+            return Ok(true);
+        }
         let mut token = None;
         loop {
             if !budget.take() {
@@ -263,7 +313,7 @@ impl LoggedJournal {
         }
     }
 
-    async fn read_counts(&self, plan: &Plan, mut counts: Counts<'_>) -> Result<Option<Known>> {
+    async fn read_counts(&self, plan: &Plan, mut counts: Counts<'_>) -> Result<Option<Findings>> {
         let mut budget = Budget::new();
         let pattern = counts.pattern();
         for group in &plan.groups {
@@ -273,43 +323,55 @@ impl LoggedJournal {
                 return Ok(None);
             }
         }
-        Ok(Some(counts.known()))
+        Ok(Some(Findings::Counts(counts.known())))
     }
 
-    /// Reads a page of entries, the newest slice of time first. Returns `None` if there may be more that
-    /// belong to it.
+    /// Reads a page of entries or more, the newest slice of time first. Returns `None` if there may be more
+    /// that belong to the page.
     async fn read_entries(
         &self,
         question: &Question,
         plan: &Plan,
-        after: Option<Position>,
-    ) -> Result<(Option<Known>, Option<String>)> {
-        let Question::Attempts(asked) = question else { return Ok((None, None)) };
+        after: Option<&Position>,
+    ) -> Result<Option<Findings>> {
+        let Question::Attempts(asked) = question else { return Ok(None) };
         let pattern = lines::attempts_pattern(asked);
         let (mut budget, mut found, mut length_ms) = (Budget::new(), Vec::new(), plan.slice_ms());
-        let end = after.as_ref().map(|it| Timestamp::from_millis(it.at.as_millis() + 1));
-        let mut to = end.unwrap_or(plan.to).min(plan.to);
+        let end = after.map_or(plan.to, |it| Timestamp::from_millis(it.at.as_millis() + 1));
+        let (end, is_by_pages) = (end.min(plan.to), is_read_from_its_end(question));
+        let mut to = end;
         while to > plan.from && found.len() <= asked.most {
             let from = Timestamp::from_millis(to.as_millis() - length_ms).max(plan.from);
-            let mut slice = Vec::new();
+            let may_shrink = is_by_pages && to == end;
+            budget.reserve = if may_shrink { budget.pages * 3 / 4 } else { 0 };
+            let (mut slice, mut is_whole) = (Vec::new(), true);
             for group in &plan.groups {
                 let range = LogRange { group, from, to, pattern: &pattern };
-                let take = |line: LogLine| slice.extend(wanted(&line, asked, after.as_ref()));
-                if !self.each_line(&range, &mut budget, take).await? {
-                    // A page shorter than was asked for is the last one.
-                    let is_page = is_read_from_its_end(question) && !found.is_empty();
-                    let rest = Position { at: to, id: String::new() };
-                    let page = is_page.then(|| page(question, found, Some(rest)));
-                    return Ok(page.map_or((None, None), |(known, next)| (Some(known), next)));
-                }
+                let take = |line: LogLine| slice.extend(wanted(&line, asked, after));
+                is_whole = is_whole && self.each_line(&range, &mut budget, take).await?;
             }
-            found.append(&mut slice);
-            to = from;
-            length_ms = length_ms.saturating_mul(SLICE_GROWTH);
+            if is_whole {
+                found.append(&mut slice);
+                to = from;
+                length_ms = length_ms.saturating_mul(SLICE_GROWTH);
+                continue;
+            }
+            budget.reserve = 0;
+            if !may_shrink || !budget.is_left() {
+                break;
+            }
+            length_ms = (length_ms / SLICE_SHRINKAGE).max(1);
         }
+        let is_all = to <= plan.from || found.len() > asked.most;
+        // A page shorter than was asked for is the last one: a further page may be empty, where a run
+        // would have to be paid.
+        let is_page = is_by_pages && to < end && (after.is_some() || !found.is_empty());
+        if !is_all && !is_page {
+            return Ok(None);
+        }
+        newest(&mut found);
         let rest = (to > plan.from).then(|| Position { at: to, id: String::new() });
-        let (known, next) = page(question, found, rest);
-        Ok((Some(known), next))
+        Ok(Some(Findings::Entries(found, rest)))
     }
 
     /// Starts the queries of a run that have not been started.
@@ -320,6 +382,8 @@ impl LoggedJournal {
         mut run: Run,
         revision: u64,
     ) -> Result<JournalReply> {
+        // Its next looks are not for an older answer.
+        self.last.lock().expect("no panic while held").take();
         run.claim(self.clock.now());
         if self.runs.save(key, &run, revision).await? == Saved::Conflict {
             return Ok(running(&run));
@@ -348,11 +412,12 @@ impl LoggedJournal {
         }
     }
 
-    /// Looks at a run, and goes on with it.
+    /// Looks at a run, and goes on with it. Of entries, queries are looked at from the newest one on until
+    /// they fill the page; only for its sake are they divided.
     async fn look(
         &self,
         question: &Question,
-        after: Option<Position>,
+        after: Option<&Position>,
         key: &str,
         mut run: Run,
         revision: u64,
@@ -360,96 +425,68 @@ impl LoggedJournal {
         if run.is_claimed(self.clock.now()) {
             return Ok(running(&run));
         }
-        let mut reading = Reading::of(question, run.begins);
-        for part in run.parts.iter().filter(|part| part.query_id.is_some()) {
+        if run.parts.iter().any(|part| part.query_id.is_none()) {
+            return self.start(question, key, run, revision).await;
+        }
+        let (mut counts, mut entries, mut begins) = (Counts::of(question), Vec::new(), run.begins);
+        let (mut bytes, mut is_split) = (0.0, false);
+        for index in (0..run.parts.len()).rev() {
+            let part = run.parts[index].clone();
+            if after.is_some_and(|after| after.at < part.from) {
+                continue;
+            }
             self.pause().await;
-            let id = part.query_id.as_deref().unwrap_or_default();
-            let results = match self.logs.results(id).await {
+            let results = self.logs.results(part.query_id.as_deref().unwrap_or_default()).await;
+            let (rows, bytes_read) = match results {
                 // Too many calls: the query goes on all the same.
-                Err(LogError::Busy) => LogResults::Running,
-                results => results.map_err(|error| self.error(error))?,
-            };
-            match results {
-                LogResults::Running => {}
-                LogResults::Complete { rows, bytes_read } => {
-                    reading.bytes += bytes_read;
-                    reading.take(question, after.as_ref(), part, &rows);
-                }
-                LogResults::Ended(state) => {
+                Ok(LogResults::Running) | Err(LogError::Busy) => return Ok(running(&run)),
+                Ok(LogResults::Complete { rows, bytes_read }) => (rows, bytes_read),
+                Ok(LogResults::Ended(state)) => {
                     run.forget();
                     self.runs.save(key, &run, revision).await?;
                     let reason = format!("the query of the log ended as {state}: ask again");
                     return Err(PortError::new("logs:StartQuery", reason).into());
                 }
+                Err(error) => return Err(self.error(error)),
+            };
+            bytes += bytes_read;
+            let is_full = rows.len() >= ROWS_MAX;
+            if let Some(counts) = &mut counts {
+                for line in rows.iter().filter_map(|row| query::counts_of(row, part.from)) {
+                    counts.take(line.at, &line.text);
+                }
+                if is_full && !run.split(index) {
+                    return Err(too_many_counts());
+                }
+                is_split |= is_full;
+            }
+            if let Question::Attempts(asked) = question {
+                let lines = || rows.iter().filter_map(query::line_of);
+                // Entries of the last one's millisecond may be missing.
+                let oldest = lines().map(|line| line.at).min().filter(|_| is_full);
+                let whole_from = oldest.map(|oldest| oldest + Duration::from_millis(1));
+                let whole = lines().filter(|line| whole_from.is_none_or(|from| line.at >= from));
+                entries.extend(whole.filter_map(|line| wanted(&line, asked, after)));
+                newest(&mut entries);
+                let is_page = entries.len() > asked.most;
+                if is_page || is_full {
+                    is_split = !is_page && run.split(index);
+                    begins = begins.max(whole_from.filter(|_| !is_page && !is_split));
+                    bytes = run.bytes;
+                    break;
+                }
             }
         }
-        let is_all = reading.parts == run.parts.len();
-        let mut is_split = false;
-        for part in &reading.full {
-            let index = run.parts.iter().position(|it| it == part);
-            is_split |= index.is_some_and(|index| run.split(index));
-        }
-        if is_split || run.parts.iter().any(|part| part.query_id.is_none()) {
+        if is_split {
             return self.start(question, key, run, revision).await;
         }
-        if !is_all {
-            return Ok(running(&run));
-        }
-        let reads = plan::reads(reading.bytes);
-        let begins = reading.begins;
-        let (known, next) = reading.known(question)?;
+        let found = match counts {
+            Some(counts) => Findings::Counts(counts.known()),
+            None => Findings::Entries(entries, None),
+        };
+        let (known, next) = page(question, &found, None);
         let answer = self.answer(known, run.started_at, begins, next);
-        Ok(JournalReply { reads, progress: Progress::Answered(answer) })
-    }
-}
-
-/// The findings of a run's queries; of entries, those of a page alone.
-struct Reading<'q> {
-    counts: Option<Counts<'q>>,
-    found: Entries,
-    begins: Option<Timestamp>,
-    /// Bytes that were read.
-    bytes: f64,
-    /// Queries that are complete.
-    parts: usize,
-    /// Those that may have left out rows.
-    full: Vec<Part>,
-}
-
-impl<'q> Reading<'q> {
-    fn of(question: &'q Question, begins: Option<Timestamp>) -> Self {
-        let (counts, found, full) = (Counts::of(question), Vec::new(), Vec::new());
-        Self { counts, found, begins, bytes: 0.0, parts: 0, full }
-    }
-
-    fn take(&mut self, question: &Question, after: Option<&Position>, part: &Part, rows: &[Row]) {
-        self.parts += 1;
-        let is_full = rows.len() >= ROWS_MAX;
-        self.full.extend(is_full.then(|| part.clone()));
-        if let Some(counts) = &mut self.counts {
-            for line in rows.iter().filter_map(|row| query::counts_of(row, part.from)) {
-                counts.take(line.at, &line.text);
-            }
-        }
-        if let Question::Attempts(asked) = question {
-            let lines = || rows.iter().filter_map(query::line_of);
-            // Entries of the last one's millisecond may be missing.
-            if is_full && let Some(oldest) = lines().map(|line| line.at).min() {
-                self.begins = self.begins.max(Some(oldest + Duration::from_millis(1)));
-            }
-            self.found.extend(lines().filter_map(|line| wanted(&line, asked, after)));
-            newest(&mut self.found, asked.most + 1);
-        }
-    }
-
-    fn known(mut self, question: &Question) -> Result<(Known, Option<String>)> {
-        if let Some(counts) = self.counts {
-            let is_whole = self.full.is_empty();
-            return if is_whole { Ok((counts.known(), None)) } else { Err(too_many_counts()) };
-        }
-        let begins = self.begins;
-        self.found.retain(|(position, _)| begins.is_none_or(|begins| position.at >= begins));
-        Ok(page(question, self.found, None))
+        Ok(JournalReply { reads: plan::reads(bytes), progress: Progress::Answered(answer) })
     }
 }
 
@@ -476,29 +513,31 @@ fn wanted(
     (is_after && lines::is_wanted(&entry, asked)).then_some((position, entry))
 }
 
-/// Leaves the newest entries, each once, newest first.
-fn newest(found: &mut Entries, most: usize) {
+/// Leaves each entry once, the newest first.
+fn newest(found: &mut Entries) {
     found.sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
     found.dedup_by(|(one, _), (other, _)| one == other);
-    found.truncate(most);
 }
 
-/// Makes a page of the newest entries, and the token of the next one. `rest` is the place after which more
-/// were not read.
+/// Makes a page of what comes after that place, and the token of the next one.
 fn page(
     question: &Question,
-    mut found: Entries,
-    rest: Option<Position>,
+    found: &Findings,
+    after: Option<&Position>,
 ) -> (Known, Option<String>) {
+    let (entries, rest) = match found {
+        Findings::Counts(known) => return (known.clone(), None),
+        Findings::Entries(entries, rest) => (entries, rest),
+    };
     let most = match question {
         Question::Attempts(asked) => asked.most,
         Question::Ledger(_) | Question::Series(_) => 0,
     };
-    newest(&mut found, most + 1);
-    let is_cut = found.len() > most;
-    found.truncate(most);
-    let last = found.last().map(|(position, _)| position.clone());
-    let next = if is_cut { last } else { rest };
-    let entries = found.into_iter().map(|(position, entry)| (position.id, entry)).collect();
-    (Known::Attempts(entries), next.map(|next| next.token(question)))
+    let skipped = after.map_or(0, |after| entries.partition_point(|(at, _)| at >= after));
+    let left = &entries[skipped..];
+    let fit = &left[..most.min(left.len())];
+    let last = fit.last().map(|(position, _)| position);
+    let next = if fit.len() < left.len() { last } else { rest.as_ref() };
+    let page = fit.iter().map(|(position, entry)| (position.id.clone(), entry.clone())).collect();
+    (Known::Attempts(page), next.map(|next| next.token(question)))
 }

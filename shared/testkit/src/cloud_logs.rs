@@ -34,6 +34,7 @@ const PAGE_BYTES_MAX: u64 = 1_000_000;
 const PAGE_LINES_MAX: u64 = 10_000;
 /// What a page looks at, whether it matches or not.
 const LOOKED_AT_BYTES_MAX: u64 = 10_000_000;
+const PATTERN_MAX: usize = 1_024;
 const CALLS_A_SECOND: usize = 5;
 const QUERY_ROWS_MAX: usize = 10_000;
 const CALL: Duration = Duration::from_millis(100);
@@ -174,6 +175,9 @@ impl LogStore for CloudLogs {
 
     async fn page(&self, of: &LogRange<'_>, token: Option<String>) -> Result<LogPage> {
         self.begin(PAGE, &[of.group]).await?;
+        if of.from >= of.to || of.pattern.len() > PATTERN_MAX {
+            return Err(LogError::Failed(PortError::new(PAGE, "an invalid parameter")));
+        }
         let state = self.state();
         let lines = &state.groups[of.group].lines;
         let first = lines.partition_point(|line| line.at < of.from);

@@ -180,10 +180,12 @@ async fn an_answer_of_the_journal_is_waited_for_and_read_to_its_end() {
             "nextLink": next})
     };
     let second = "/journalQueries/q_-1?$skiptoken=2";
+    let mut last = page("Succeeded", &["c"], None);
+    last["begins"] = json!("2026-01-01T00:00:00.000Z");
     let client = client([
         ("/journalQueries", page("Running", &[], None)),
         ("/journalQueries/q_-1", page("Succeeded", &["a", "b"], Some(second))),
-        (second, page("Succeeded", &["c"], None)),
+        (second, last),
     ]);
     let input = JournalQueryInput { ledger: Some(Default::default()), ..Default::default() };
     let mut pauses = 0;
@@ -193,7 +195,8 @@ async fn an_answer_of_the_journal_is_waited_for_and_read_to_its_end() {
         std::future::ready(())
     });
     let answer = answer.await.expect("an answer");
-    assert_eq!((pauses, answer.entries(), answer.next_link), (1, 3, None));
+    assert_eq!((pauses, answer.entries(), &answer.next_link), (1, 3, &None));
+    assert!(answer.begins.is_some(), "which the last page says");
     let answer =
         client.ask_journal(&input, 2, |_| std::future::ready(())).await.expect("an answer");
     assert_eq!((answer.entries(), answer.next_link.as_deref()), (2, Some(second)));

@@ -19,6 +19,9 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+/// A filter pattern has 1,024 characters at most. Source: Amazon CloudWatch Logs API reference.
+const PLAIN_BYTES_MAX: usize = 500;
+
 /// A field that each line about a delivery has.
 pub(super) const DELIVERY_ID: &str = "delivery.id";
 
@@ -75,7 +78,7 @@ pub(super) fn entry(line: &LogLine) -> Option<(String, Entry)> {
         trace_parent: read.traceparent.and_then(|trace| TraceParent::parse(&trace)),
         response: read.response,
     };
-    let mut id = hex(&line.text);
+    let mut id = hex(line.text.trim_end());
     id.truncate(32);
     Some((id, entry))
 }
@@ -218,10 +221,12 @@ fn failed(line: &str) -> Option<Count> {
 }
 
 /// Returns the longest part of a text that JSON does not escape and that has no special meaning in a filter
-/// pattern or a query. Lines that contain it are compared with the whole text afterwards.
+/// pattern or a query, or its first [`PLAIN_BYTES_MAX`] bytes. Lines that contain it are compared with the
+/// whole text afterwards.
 pub(super) fn plain_part(text: &str) -> Option<&str> {
     let is_plain = |one: char| one.is_ascii_alphanumeric() || "-_.:/".contains(one);
-    text.split(|one| !is_plain(one)).max_by_key(|part| part.len()).filter(|part| !part.is_empty())
+    let longest = text.split(|one| !is_plain(one)).max_by_key(|part| part.len())?;
+    longest.get(..longest.len().min(PLAIN_BYTES_MAX)).filter(|part| !part.is_empty())
 }
 
 /// Returns a filter pattern that the lines about deliveries match.

@@ -89,19 +89,19 @@ impl LogStore for CloudWatchLogs {
                     return Ok(LogResults::Ended(status.to_owned()));
                 }
             }
-            rows.extend(page.results().iter().map(|fields| row(fields)));
-            token = page.next_token().map(str::to_owned);
+            let bytes_read = page.statistics().map_or(0.0, |all| all.bytes_scanned());
+            // Moved, not copied: they may be most of the function's memory.
+            rows.extend(page.results.into_iter().flatten().map(row));
+            token = page.next_token;
             if token.is_none() {
-                let bytes_read = page.statistics().map_or(0.0, |all| all.bytes_scanned());
                 return Ok(LogResults::Complete { rows, bytes_read });
             }
         }
     }
 }
 
-fn row(fields: &[ResultField]) -> Row {
-    let named = fields.iter().filter_map(|it| Some((it.field()?, it.value()?)));
-    named.map(|(field, value)| (field.to_owned(), value.to_owned())).collect()
+fn row(fields: Vec<ResultField>) -> Row {
+    fields.into_iter().filter_map(|it| Some((it.field?, it.value?))).collect()
 }
 
 /// Tells a refusal that the caller can name from others. `call` is also the permission for it.

@@ -76,10 +76,7 @@ impl Fixture {
         for function in FUNCTIONS {
             logs.create_group(&group(function), at(0), Some(30));
         }
-        let deployment =
-            LoggedDeployment { name_prefix: "g".to_owned(), logs_first_successes: false };
-        let (to_logs, to_runs) = (Arc::clone(&logs) as _, Arc::clone(&runs) as _);
-        let journal = LoggedJournal::new(to_logs, to_runs, Arc::new(clock), deployment);
+        let journal = reader(&logs, &runs, clock);
         Self { logs, runs, clock, journal }
     }
 
@@ -115,6 +112,13 @@ impl Fixture {
         }
     }
 
+    /// Looks at a page without money.
+    pub(super) async fn look(&self, question: &Question, page: &str) -> Answer {
+        let reply = self.journal.ask(question, Some(page), None).await.expect("a reply");
+        let Progress::Answered(answer) = reply.progress else { panic!("{:?}", reply.progress) };
+        answer
+    }
+
     pub(super) async fn ask(
         &self,
         question: &Question,
@@ -130,6 +134,17 @@ impl Fixture {
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
     }
+}
+
+/// Makes a reader of these logs.
+pub(super) fn reader(
+    logs: &Arc<CloudLogs>,
+    runs: &Arc<Runs>,
+    clock: VirtualClock,
+) -> LoggedJournal {
+    let deployment = LoggedDeployment { name_prefix: "g".to_owned(), logs_first_successes: false };
+    let (logs, runs) = (Arc::clone(logs) as _, Arc::clone(runs) as _);
+    LoggedJournal::new(logs, runs, Arc::new(clock), deployment)
 }
 
 pub(super) fn group(function: &str) -> String {
