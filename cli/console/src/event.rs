@@ -185,7 +185,7 @@ fn notes(explanation: &Explanation) -> Markup {
     html! { @for note in explanation.notes() { p.warn { (page::visible(note)) } } }
 }
 
-/// Shows a delivery that carries it: what was logged, or its state.
+/// Shows a delivery that carries it, with the journal's entries.
 fn delivery_of(app: &App, topic: &str, delivery: &EventDelivery) -> Markup {
     let (name, id) = (&delivery.name, &delivery.id);
     let url = subscription_url(topic, name, &format!("/deliveries/{}", page::part(id)));
@@ -196,7 +196,7 @@ fn delivery_of(app: &App, topic: &str, delivery: &EventDelivery) -> Markup {
             @if delivery.state.is_some() { "Delivery " a href=(url) { (id) } } @else { "Delivery " (id) }
             (status(delivery))
         }
-        (page::table(&format!("What was logged of delivery {id}"), &["When", "Attempt", "Outcome", "Took", "What follows"], &rows))
+        (page::table(&format!("The journal of delivery {id}"), &["When", "Attempt", "Outcome", "Took", "What follows"], &rows))
         @if let Some(state) = &delivery.state { (attempt_now(app, &url, &state.delivery)) }
     }
 }
@@ -208,7 +208,7 @@ fn status(delivery: &EventDelivery) -> Markup {
     html! {
         @if delivery.is_divided {
             ", whose events went different ways. This event: "
-            strong { (text(delivery.event_standing).unwrap_or_else(|| "not logged".to_owned())) }
+            strong { (text(delivery.event_standing).unwrap_or_else(|| "not known".to_owned())) }
             "; what was left of the delivery: " (or_dash(state))
         } @else if let Some(status) = text(state) {
             ": " strong { (status) }
@@ -217,17 +217,18 @@ fn status(delivery: &EventDelivery) -> Markup {
 }
 
 fn line(line: &AttemptLine) -> Vec<Markup> {
-    let follows = match (&line.due, &line.reason) {
-        (Some(due), _) => html! {
+    let follows = match (line.describe_fate(), &line.due, &line.reason) {
+        (Some(fate), ..) => html! { (fate) },
+        (None, Some(due), _) => html! {
             "again at " (page::time_or_text(&due.to_string()))
             @if let Some(because) = line.wait_because { ": " (describe_reason(because.into())) }
         },
-        (None, Some(reason)) => html! { "ends: " (reason) },
-        (None, None) => html! {},
+        (None, None, Some(reason)) => html! { "ends: " (reason) },
+        (None, None, None) => html! {},
     };
     vec![
         page::time_or_text(&line.time.to_string()),
-        html! { (or_dash(line.number())) },
+        html! { (line.label()) },
         outcome(line.outcome.as_deref(), line.http_status_code),
         html! { @if let Some(duration_ms) = line.duration_in_ms { (page::number(duration_ms)) " ms" } },
         html! {
@@ -282,6 +283,21 @@ mod tests {
     }
 
     #[test]
+    fn a_loss_is_told_as_one() {
+        let cells = |patch: &Value| {
+            let entry = serde_json::from_value(documents::journal_entry(patch));
+            line(&AttemptLine(entry.expect("an entry"))).iter().map(|cell| cell.0.clone()).collect()
+        };
+        let lost: Vec<String> = cells(&json!({"kind": "Dropped", "reason": "R"}));
+        assert_eq!(
+            (&*lost[1], &*lost[4]),
+            ("end", "LOST FOR GOOD, dropped for R (last attempt: Busy, 503)")
+        );
+        let failed = cells(&json!({"reason": "R"}));
+        assert_eq!((&*failed[1], &*failed[4]), ("#1", "ends: R"));
+    }
+
+    #[test]
     fn dead_letters_that_could_not_be_read_are_told() {
         let told = Explanation::noting("the dead letters of a can't be read: <no>");
         let want = "<p class=\"warn\">the dead letters of a can't be read: &lt;no&gt;</p>";
@@ -320,7 +336,7 @@ mod tests {
                 Some(DeliveryStatus::Ended),
                 "This event: <strong>Ended</strong>; what was left of the delivery: Delivered",
             ),
-            (true, None, "This event: <strong>not logged</strong>;"),
+            (true, None, "This event: <strong>not known</strong>;"),
         ] {
             let shown = status(&EventDelivery {
                 id: "d".to_owned(),

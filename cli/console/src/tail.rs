@@ -126,7 +126,7 @@ impl Entry {
             time: line.time.to_string(),
             subscription: line.subscription(),
             url: subscription_url(&line.topic, &line.event_subscription, ""),
-            number: line.number().map_or_else(|| "end".to_owned(), |number| format!("#{number}")),
+            number: line.label(),
             told: page::visible(&told(line)),
             good: line.outcome.as_deref() == Some("Delivered"),
         }

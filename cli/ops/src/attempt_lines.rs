@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::output::in_line;
 
-/// An entry of the journal as a line. `--json` prints it with the names that it has in the log.
+/// An entry of the journal as a line. `--json` prints it as the log has it.
 #[derive(Clone, Debug)]
 pub struct AttemptLine(pub JournalEntry);
 
@@ -23,17 +23,18 @@ impl Deref for AttemptLine {
 
 impl Serialize for AttemptLine {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (message, decision) = self.message();
         let line = Line {
             delivery: self.delivery_id,
             timestamp: self.time,
-            message,
+            level: if self.kind.is_end() { "WARN" } else { "INFO" },
+            target: "gridpost_ports::journal",
+            message: self.kind.message(),
             subscription: self.subscription(),
             attempt: self.number(),
             outcome: self.outcome.as_deref(),
             status: self.http_status_code,
             duration_ms: self.duration_in_ms,
-            decision,
+            decision: self.kind.decision(self.due.is_some()),
             due: self.due,
             because: self.wait_because,
             reason: self.reason.as_deref(),
@@ -56,6 +57,8 @@ struct Line<'a> {
     #[serde(rename = "delivery.id")]
     delivery: Uuid,
     timestamp: Time,
+    level: &'static str,
+    target: &'static str,
     message: &'static str,
     subscription: String,
     attempt: Option<u32>,
@@ -77,26 +80,18 @@ struct Line<'a> {
 }
 
 impl AttemptLine {
-    /// Returns the message of its line in the log, and the decision: `Retry`, `End` or `Delivered`.
-    fn message(&self) -> (&'static str, Option<&'static str>) {
-        match self.kind {
-            EntryKind::Success => ("attempt succeeded", Some("Delivered")),
-            EntryKind::LateSuccess => {
-                ("attempt succeeded late and is taken out of retry", Some("Delivered"))
-            }
-            EntryKind::SuccessAfterEnd => ("attempt succeeded after its events had ended", None),
-            EntryKind::Failure if self.due.is_some() => ("attempt failed", Some("Retry")),
-            EntryKind::Failure => ("attempt failed", Some("End")),
-            EntryKind::Ending => ("ended undelivered, goes to its dead-letter destination", None),
-            EntryKind::DeadLettered => ("dead letter written", None),
-            EntryKind::Dropped => ("events dropped", None),
-        }
-    }
-
     /// Returns the number of the attempt; `None` for an end, and for a success that came late.
     pub fn number(&self) -> Option<u32> {
         let has_number = matches!(self.kind, EntryKind::Success | EntryKind::Failure);
         has_number.then_some(self.attempt)
+    }
+
+    /// Returns the number of the attempt in words: `#2`, `late` or `end`.
+    pub fn label(&self) -> String {
+        match self.number() {
+            Some(number) => format!("#{number}"),
+            None => if self.kind.is_end() { "end" } else { "late" }.to_owned(),
+        }
     }
 
     /// Returns the topic and the name of its event subscription, with a slash.
@@ -111,23 +106,18 @@ impl AttemptLine {
 
     /// Describes the outcome, what follows and when.
     pub fn describe(&self) -> String {
+        let fate = self.describe_fate();
         if self.kind.is_end() {
-            return self.describe_end();
+            return fate.unwrap_or_default();
         }
         let mut text =
             describe_outcome(self.outcome.as_deref().unwrap_or("-"), self.http_status_code);
         if let Some(duration) = self.duration_in_ms {
             text.push_str(&format!(" after {duration} ms"));
         }
-        text.push_str(match self.kind {
-            EntryKind::LateSuccess => {
-                ", too late for its attempt, which had timed out: it is taken out of retry"
-            }
-            EntryKind::SuccessAfterEnd => {
-                ", too late: its events had ended, and this counts nothing"
-            }
-            _ => "",
-        });
+        if let Some(fate) = fate {
+            text.push_str(&format!(", {fate}"));
+        }
         match (&self.due, &self.reason) {
             (Some(due), _) => {
                 text.push_str(&format!("; again at {due}"));
@@ -144,8 +134,9 @@ impl AttemptLine {
         in_line(&text).into_owned()
     }
 
-    /// Describes how a delivery ended undelivered: a loss looks like nothing else.
-    fn describe_end(&self) -> String {
+    /// Describes a success that came late, or how a delivery ended undelivered: a loss looks like
+    /// nothing else. Returns `None` for other attempts.
+    pub fn describe_fate(&self) -> Option<String> {
         let reason = self.reason.as_deref().unwrap_or("-");
         let last = match (self.outcome.as_deref(), self.http_status_code) {
             (Some("Probation"), _) => " (no attempt: its endpoint was on probation)".to_owned(),
@@ -153,11 +144,18 @@ impl AttemptLine {
             (Some(outcome), None) => format!(" (last attempt: {outcome})"),
             (None, _) => String::new(),
         };
-        match self.kind {
-            EntryKind::Dropped => format!("LOST FOR GOOD, dropped for {reason}{last}"),
+        Some(match self.kind {
+            EntryKind::Success | EntryKind::Failure => return None,
+            EntryKind::LateSuccess => {
+                "too late for its attempt, which had timed out: it is taken out of retry".to_owned()
+            }
+            EntryKind::SuccessAfterEnd => {
+                "too late: its events had ended, and this counts nothing".to_owned()
+            }
+            EntryKind::Ending => format!("to its dead-letter destination for {reason}{last}"),
             EntryKind::DeadLettered => format!("in a dead letter for {reason}{last}"),
-            _ => format!("to its dead-letter destination for {reason}{last}"),
-        }
+            EntryKind::Dropped => format!("LOST FOR GOOD, dropped for {reason}{last}"),
+        })
     }
 }
 
@@ -254,7 +252,8 @@ mod tests {
         let failed = json!({"due": documents::TIME, "waitBecause": "LeastWait", "receives": 2,
             "eventIds": ["e-1", "e \"2\""], "traceparent": "t", "response": "no"});
         let want = json!({
-            "timestamp": "2026-01-01T00:00:00.000Z", "message": "attempt failed",
+            "timestamp": "2026-01-01T00:00:00.000Z", "message": "attempt failed", "level": "INFO",
+            "target": "gridpost_ports::journal",
             "delivery.id": "00000000-0000-0000-0000-000000000001", "subscription": "orders/one",
             "attempt": 1, "outcome": "Busy", "status": 503, "duration_ms": 41, "decision": "Retry",
             "due": "2026-01-01T00:00:00.000Z", "because": "LeastWait", "receives": 2, "events": 1,
@@ -264,5 +263,16 @@ mod tests {
         assert_eq!(json!(line(&failed)), want);
         let ended = json!(line(&json!({"kind": "Dropped", "reason": "R"})));
         assert_eq!((&ended["attempts"], &ended["attempt"]), (&json!(1), &Value::Null));
+        assert_eq!(
+            (&ended["level"], &ended["message"]),
+            (&json!("WARN"), &json!("events dropped"))
+        );
+    }
+
+    #[test]
+    fn each_kind_has_its_label() {
+        let label = |kind: &str| line(&json!({"kind": kind, "attempt": 2})).label();
+        let kinds = ["Success", "Failure", "LateSuccess", "SuccessAfterEnd", "Ending", "Dropped"];
+        assert_eq!(kinds.map(label), ["#2", "#2", "late", "late", "end", "end"]);
     }
 }

@@ -136,14 +136,9 @@ impl Seen {
 
 /// Describes a line: when, whose, which, what.
 pub fn describe(line: &AttemptLine) -> String {
-    let attempt = match line.number() {
-        Some(number) => format!("#{number}"),
-        None if line.kind.is_end() => "end".to_owned(),
-        None => "late".to_owned(),
-    };
     let JournalEntry { time, delivery_id, event_ids, events, .. } = &line.0;
-    let (subscription, described) = (line.subscription(), line.describe());
-    let mut text = format!("{time}  {subscription}  {delivery_id}  {attempt}  {described}");
+    let (subscription, label, described) = (line.subscription(), line.label(), line.describe());
+    let mut text = format!("{time}  {subscription}  {delivery_id}  {label}  {described}");
     for id in event_ids.iter().take(IDS_SHOWN_MAX) {
         text.push_str(&format!("  {}", in_line(id)));
     }

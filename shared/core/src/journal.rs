@@ -7,6 +7,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use strum::VariantArray as _;
 use uuid::Uuid;
 
 pub use crate::ledger::{Count, Counted, Owner};
@@ -81,6 +82,33 @@ impl EntryKind {
     /// Whether it belongs to a list of failures.
     pub fn is_failed(self) -> bool {
         self != Self::Success
+    }
+
+    /// Returns the message of its log line. A stored dead letter has no line, but a count.
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::Success => "attempt succeeded",
+            Self::LateSuccess => "attempt succeeded late and is taken out of retry",
+            Self::SuccessAfterEnd => "attempt succeeded after its events had ended",
+            Self::Failure => "attempt failed",
+            Self::Ending => "ended undelivered, goes to its dead-letter destination",
+            Self::DeadLettered => "dead letter written",
+            Self::Dropped => "events dropped",
+        }
+    }
+
+    /// Returns the kind whose log line has that message.
+    pub fn of_message(message: &str) -> Option<Self> {
+        Self::VARIANTS.iter().copied().find(|kind| kind.message() == message)
+    }
+
+    /// Returns the decision after an attempt, `Retry`, `End` or `Delivered`; `None` for an end.
+    pub fn decision(self, is_due: bool) -> Option<&'static str> {
+        match self {
+            Self::Failure if is_due => Some("Retry"),
+            Self::Failure => Some("End"),
+            _ => (!self.is_end()).then_some("Delivered"),
+        }
     }
 }
 

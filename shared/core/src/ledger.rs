@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
 use crate::{
-    metric::{self, PUBLISH_HOUR},
+    metric::{self, DELIVERY_ATTEMPT_FAIL_COUNT, PUBLISH_HOUR},
     retry::outcome::Outcome,
     subscription::SubscriptionKey,
     time::Timestamp,
@@ -242,15 +242,18 @@ pub struct Ledger {
     pub accounts: BTreeMap<(SubscriptionKey, Timestamp), Account>,
 }
 
+/// A log line that counts events or failed attempts.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Line {
-    #[serde(deserialize_with = "hour")]
-    publish_hour: Timestamp,
+    /// Failed attempts are of any hour.
+    #[serde(default, deserialize_with = "hour")]
+    publish_hour: Option<Timestamp>,
     topic: String,
     event_subscription_name: Option<String>,
     dead_letter_reason: Option<String>,
     drop_reason: Option<String>,
+    error: Option<Outcome>,
     #[serde(default)]
     publish_success_count: u64,
     #[serde(default)]
@@ -267,49 +270,62 @@ struct Line {
     dead_lettered_count: u64,
     #[serde(default)]
     dropped_event_count: u64,
+    #[serde(default)]
+    delivery_attempt_fail_count: u64,
 }
 
-fn hour<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+fn hour<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Timestamp>, D::Error> {
     let text = String::deserialize(deserializer)?;
     let at = Timestamp::parse_rfc_3339(&text).map(Timestamp::hour);
-    at.ok_or_else(|| serde::de::Error::custom("the publish hour is not a date and time"))
+    at.map(Some).ok_or_else(|| serde::de::Error::custom("the publish hour is not a date and time"))
+}
+
+/// Reads the counts of a log line; of failed attempts without the time of the publish.
+pub fn counts_of(line: &str) -> Vec<Count> {
+    if ![PUBLISH_HOUR, DELIVERY_ATTEMPT_FAIL_COUNT].iter().any(|name| line.contains(name)) {
+        return Vec::new();
+    }
+    let Ok(line) = serde_json::from_str::<Line>(line) else { return Vec::new() };
+    let (owner, counted) = match line.event_subscription_name {
+        None => {
+            let accepted = (Counted::Accepted, line.publish_success_count);
+            let unmatched = (Counted::Unmatched, line.unmatched_event_count);
+            (Owner::Topic(line.topic), vec![accepted, unmatched])
+        }
+        Some(name) => {
+            let matched = (Counted::Matched, line.matched_event_count);
+            let redriven = (Counted::Redriven, line.redriven_event_count);
+            // Those whose latency is not known count as the slowest.
+            let timed = line.latency_ms.events();
+            let untimed = line.delivery_success_count.saturating_sub(timed);
+            let untimed = (Counted::Delivered { took: Duration::MAX }, untimed);
+            let letters = line.dead_letter_reason.map(Counted::DeadLettered);
+            let dropped = line.drop_reason.map(Counted::Dropped);
+            let failed = line.error.map(Counted::Failed);
+            let by_reason = [
+                letters.zip(Some(line.dead_lettered_count)),
+                dropped.zip(Some(line.dropped_event_count)),
+                failed.zip(Some(line.delivery_attempt_fail_count)),
+            ];
+            let counted = [matched, redriven, untimed].into_iter();
+            let counted = counted.chain(line.latency_ms.delivered());
+            let counted = counted.chain(by_reason.into_iter().flatten()).collect();
+            (Owner::Subscription(SubscriptionKey { topic: line.topic, name }), counted)
+        }
+    };
+    let publish_time = line.publish_hour.unwrap_or(Timestamp::MIN);
+    let counted = counted.into_iter().filter(|(_, events)| *events > 0);
+    let count = |(counted, events)| Count {
+        owner: owner.clone(),
+        publish_time,
+        counted,
+        events,
+        once: None,
+    };
+    counted.map(count).collect()
 }
 
 impl Ledger {
-    /// Adds a log line's counts of events published since then. Returns whether it is the ledger's.
-    pub fn read(&mut self, line: &str, since: Timestamp) -> bool {
-        if !line.contains(PUBLISH_HOUR) {
-            return false;
-        }
-        let Ok(line) = serde_json::from_str::<Line>(line) else { return false };
-        if line.publish_hour >= since.hour() {
-            self.post(line);
-        }
-        true
-    }
-
-    fn post(&mut self, line: Line) {
-        let hour = line.publish_hour;
-        let Some(name) = line.event_subscription_name else {
-            let intake = self.intakes.entry((line.topic, hour)).or_default();
-            add(&mut intake.accepted, line.publish_success_count);
-            add(&mut intake.unmatched, line.unmatched_event_count);
-            return;
-        };
-        let key = SubscriptionKey { topic: line.topic, name };
-        let account = self.accounts.entry((key, hour)).or_default();
-        add(&mut account.matched, line.matched_event_count);
-        add(&mut account.redriven, line.redriven_event_count);
-        add(&mut account.delivered, line.delivery_success_count);
-        account.latencies.add_all(&line.latency_ms);
-        if let Some(reason) = line.dead_letter_reason {
-            add(account.dead_lettered.entry(reason).or_default(), line.dead_lettered_count);
-        }
-        if let Some(reason) = line.drop_reason {
-            add(account.dropped.entry(reason).or_default(), line.dropped_event_count);
-        }
-    }
-
     /// Adds counts.
     pub fn count(&mut self, count: &Count) {
         let hour = count.publish_time.hour();
@@ -380,6 +396,12 @@ impl Latencies {
     /// Returns the bound of the bucket of a time, in milliseconds; `None` above all bounds.
     pub fn bound_ms(took_ms: u64) -> Option<u64> {
         BOUNDS_MS.into_iter().find(|bound| took_ms <= *bound)
+    }
+
+    /// Returns what is counted in each bucket, as it is at the bucket's bound.
+    fn delivered(&self) -> impl Iterator<Item = (Counted, u64)> {
+        let bounds = BOUNDS_MS.into_iter().chain([u64::MAX]).map(Duration::from_millis);
+        bounds.map(|took| Counted::Delivered { took }).zip(self.counts)
     }
 
     pub fn add_all(&mut self, others: &Self) {

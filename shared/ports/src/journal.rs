@@ -99,26 +99,15 @@ pub enum JournalError {
 /// The module of the lines that [`log`] writes, by which filters know them.
 pub const TARGET: &str = module_path!();
 
-/// The message of the lines about successes.
-pub const SUCCESS: &str = "attempt succeeded";
-
-/// The messages of the lines that [`log`] writes. Dead letters that were stored have none: their counts
-/// tell of them.
-pub const MESSAGES: [(EntryKind, &str); 6] = [
-    (EntryKind::Success, SUCCESS),
-    (EntryKind::LateSuccess, "attempt succeeded late and is taken out of retry"),
-    (EntryKind::SuccessAfterEnd, "attempt succeeded after its events had ended"),
-    (EntryKind::Failure, "attempt failed"),
-    (EntryKind::Ending, "ended undelivered, goes to its dead-letter destination"),
-    (EntryKind::Dropped, "events dropped"),
-];
-
-/// Logs an entry as one line that can be read alone, if its kind has a [message](MESSAGES).
+/// Logs an entry as one line that can be read alone. A stored dead letter has no line, but a count.
 ///
 /// Events and the endpoint's URL are left out, unless the response repeats them and the deployment keeps the
 /// beginning of responses.
 pub fn log(entry: &Entry) {
-    let Some((_, message)) = MESSAGES.iter().find(|(kind, _)| *kind == entry.kind) else { return };
+    if entry.kind == EntryKind::DeadLettered {
+        return;
+    }
+    let message = entry.kind.message();
     let Entry { delivery, subscription, status, events, event_ids, .. } = entry;
     let outcome = entry.outcome.map(display);
     let attempt = (entry.kind != EntryKind::LateSuccess).then_some(entry.attempt);
@@ -143,11 +132,6 @@ pub fn log(entry: &Entry) {
             "{message}",
         );
     }
-    let decision = match entry.kind {
-        EntryKind::Failure if due.is_some() => "Retry",
-        EntryKind::Failure => "End",
-        _ => "Delivered",
-    };
     tracing::info!(
         delivery.id = %delivery,
         %subscription,
@@ -155,7 +139,7 @@ pub fn log(entry: &Entry) {
         outcome,
         status,
         duration_ms,
-        decision,
+        decision = entry.kind.decision(due.is_some()),
         receives = entry.receives,
         due,
         because,

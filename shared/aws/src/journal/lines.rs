@@ -2,18 +2,16 @@
 
 use gridpost_core::{
     journal::{
-        AttemptsQuestion, Count, Counted, Entry, EntryKind, Known, LedgerQuestion, Owner, Question,
-        Series, SeriesQuestion,
+        AttemptsQuestion, Entry, EntryKind, Known, LedgerQuestion, Question, Series, SeriesQuestion,
     },
-    ledger::Ledger,
+    ledger::{Ledger, counts_of},
     metric::{DELIVERY_ATTEMPT_FAIL_COUNT, PUBLISH_HOUR},
     name,
-    retry::outcome::Outcome,
     subscription::SubscriptionKey,
     time::Timestamp,
     trace::TraceParent,
 };
-use gridpost_ports::{journal::MESSAGES, log_store::LogLine};
+use gridpost_ports::log_store::LogLine;
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -59,7 +57,7 @@ pub(super) fn entry(line: &LogLine) -> Option<(String, Entry)> {
     let time = |text: Option<String>| Timestamp::parse_rfc_3339(&text?);
     let event_ids = read.event_ids.unwrap_or_else(|| "[]".to_owned());
     let entry = Entry {
-        kind: kind(&read.message)?,
+        kind: EntryKind::of_message(&read.message)?,
         at: line.at,
         delivery: read.delivery,
         subscription: SubscriptionKey { topic: topic.to_owned(), name: name.to_owned() },
@@ -81,10 +79,6 @@ pub(super) fn entry(line: &LogLine) -> Option<(String, Entry)> {
     let mut id = hex(line.text.trim_end());
     id.truncate(32);
     Some((id, entry))
-}
-
-fn kind(message: &str) -> Option<EntryKind> {
-    MESSAGES.into_iter().find_map(|(kind, known)| (known == message).then_some(kind))
 }
 
 fn ids(event_ids: &str) -> Vec<String> {
@@ -126,16 +120,6 @@ pub(super) enum Counts<'q> {
     Series(&'q SeriesQuestion, Series),
 }
 
-/// A line that counts failed attempts.
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct FailedLine {
-    delivery_attempt_fail_count: u64,
-    error: Outcome,
-    topic: String,
-    event_subscription_name: String,
-}
-
 impl<'q> Counts<'q> {
     /// Begins to count; `None` if the question asks for entries.
     pub(super) fn of(question: &'q Question) -> Option<Self> {
@@ -152,25 +136,14 @@ impl<'q> Counts<'q> {
     pub(super) fn take(&mut self, at: Timestamp, line: &str) {
         match self {
             Self::Ledger(asked, ledgers) => {
-                let period = asked.cuts.partition_point(|cut| *cut <= at);
-                ledgers[period].read(line, asked.from);
+                let ledger = &mut ledgers[asked.cuts.partition_point(|cut| *cut <= at)];
+                let counts = counts_of(line).into_iter();
+                let counts = counts.filter(|count| count.publish_time >= asked.from.hour());
+                counts.for_each(|count| ledger.count(&count));
             }
             Self::Series(asked, series) => {
                 let begins = asked.step.begin(at);
-                if let Some(count) = failed(line) {
-                    return series.add(begins, &count);
-                }
-                let mut ledger = Ledger::default();
-                ledger.read(line, Timestamp::MIN);
-                for ((topic, _), intake) in ledger.intakes {
-                    let flow = series.0.entry((begins, Owner::Topic(topic))).or_default();
-                    flow.accepted = flow.accepted.saturating_add(intake.accepted);
-                    flow.unmatched = flow.unmatched.saturating_add(intake.unmatched);
-                }
-                for ((key, _), account) in ledger.accounts {
-                    let flow = series.0.entry((begins, Owner::Subscription(key))).or_default();
-                    flow.account.add(&account);
-                }
+                counts_of(line).iter().for_each(|count| series.add(begins, count));
             }
         }
     }
@@ -203,21 +176,6 @@ impl<'q> Counts<'q> {
             Self::Series(..) => format!("?{PUBLISH_HOUR} ?{DELIVERY_ATTEMPT_FAIL_COUNT}"),
         }
     }
-}
-
-fn failed(line: &str) -> Option<Count> {
-    if !line.contains(DELIVERY_ATTEMPT_FAIL_COUNT) {
-        return None;
-    }
-    let line: FailedLine = serde_json::from_str(line).ok()?;
-    let key = SubscriptionKey { topic: line.topic, name: line.event_subscription_name };
-    Some(Count {
-        owner: Owner::Subscription(key),
-        publish_time: Timestamp::MIN,
-        counted: Counted::Failed(line.error),
-        events: line.delivery_attempt_fail_count,
-        once: None,
-    })
 }
 
 /// Returns the longest part of a text that JSON does not escape and that has no special meaning in a filter

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use gridpost_core::{
-    journal::{Question, Step},
+    journal::{EntryKind, Question, Step},
     ledger::BOUNDS_MS,
     metric::{
         DEAD_LETTER_REASON, DEAD_LETTERED_COUNT, DELIVERY_ATTEMPT_FAIL_COUNT,
@@ -17,10 +17,7 @@ use gridpost_core::{
     name,
     time::Timestamp,
 };
-use gridpost_ports::{
-    journal::SUCCESS,
-    log_store::{LogLine, Row},
-};
+use gridpost_ports::log_store::{LogLine, Row};
 use serde_json::{Map, Value, json};
 
 use super::lines::{DELIVERY_ID, plain_part};
@@ -66,7 +63,8 @@ pub(super) fn text(question: &Question, from: Timestamp, to: Timestamp) -> Strin
                 let _ = write!(text, " | filter @message like \"{part}\"");
             }
             if asked.failed {
-                let _ = write!(text, " | filter message != \"{SUCCESS}\"");
+                let success = EntryKind::Success.message();
+                let _ = write!(text, " | filter message != \"{success}\"");
             }
             if !asked.outcomes.is_empty() {
                 let outcomes = asked.outcomes.iter().map(|outcome| format!("\"{outcome}\""));

@@ -8,6 +8,7 @@ use std::{
 use async_trait::async_trait;
 use gridpost_core::{
     journal::{Count, Counted, Entry},
+    ledger::counts_of,
     time::Timestamp,
 };
 use gridpost_embedded::JournalStore;
@@ -70,7 +71,7 @@ impl Meter for CountingMeter {
             if let Err(wrong) = metric_line::check(line) {
                 history.violation(now, wrong);
             }
-            history.ledger.read(line, Timestamp::from_millis(0));
+            counts_of(line).iter().for_each(|count| history.ledger.count(count));
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Deployments made up out of a seed: what their functions logged until the cut-off and after it, what
-//! lay in their queues then, and what waited. Some have lost events.
+//! Deployments made up out of a seed: the counts of their functions until the cut-off and after it,
+//! the messages in their queues then, and what waited. Some have lost events.
 
-use gridpost_core::ledger::Ledger;
-use serde_json::json;
+use std::time::Duration;
+
+use gridpost_core::ledger::{Count, Counted, Ledger, Owner};
 
 use super::super::*;
 
@@ -65,8 +66,8 @@ enum Fate {
 #[derive(Debug, Default)]
 pub(super) struct Fixture {
     random: u64,
-    /// Lines with the milliseconds between the cut-off and them.
-    lines: Vec<(i64, String)>,
+    /// Counts with the milliseconds between the cut-off and them.
+    counts: Vec<(i64, Count)>,
     queues: Queues,
     waiting: Vec<(SubscriptionKey, Timestamp, u64)>,
     waiting_in_queues: u64,
@@ -113,7 +114,7 @@ impl Fixture {
         }
         if loss.is_none() && is_open && self.draw(2) == 0 {
             // A large publish whose piece has not been expanded.
-            self.count(name, hour, "MatchedEventCount", 400 * batch, None);
+            self.count(name, hour, Counted::Matched, 400 * batch);
             self.queues.fan_out += 1;
         }
     }
@@ -174,16 +175,14 @@ impl Fixture {
     }
 
     fn deliver(&mut self, name: &str, hour: i64, events: u64, fate: Fate) {
-        self.count(name, hour, "MatchedEventCount", events, None);
-        let dead = Some(("DeadLetterReason", "MaxDeliveryAttemptsExceeded"));
-        let dropped = Some(("DropReason", "SubscriptionDeleted"));
+        self.count(name, hour, Counted::Matched, events);
+        let dead = Counted::DeadLettered("MaxDeliveryAttemptsExceeded".to_owned());
+        let dropped = Counted::Dropped("SubscriptionDeleted".to_owned());
         match fate {
-            Fate::Delivered => self.count(name, hour, "DeliverySuccessCount", events, None),
-            Fate::DeliveredTwice => {
-                self.count(name, hour, "DeliverySuccessCount", 2 * events, None);
-            }
-            Fate::DeadLettered => self.count(name, hour, "DeadLetteredCount", events, dead),
-            Fate::Dropped => self.count(name, hour, "DroppedEventCount", events, dropped),
+            Fate::Delivered => self.ends(name, hour, events, -1),
+            Fate::DeliveredTwice => self.ends(name, hour, 2 * events, -1),
+            Fate::DeadLettered => self.count(name, hour, dead, events),
+            Fate::Dropped => self.count(name, hour, dropped, events),
             Fate::InDispatchQueue => self.queues.dispatch += 1,
             Fate::Deferred => self.queues.retry += 1,
             Fate::OnItsWayToS3 => self.queues.dead_letter += 1,
@@ -205,12 +204,13 @@ impl Fixture {
         }
     }
 
-    fn count(&mut self, name: &str, hour: i64, what: &str, events: u64, why: Option<(&str, &str)>) {
-        self.lines.push((-1, line(name, hour, what, events, why)));
+    fn count(&mut self, name: &str, hour: i64, counted: Counted, events: u64) {
+        self.counts.push((-1, count(name, hour, counted, events)));
     }
 
     fn ends(&mut self, name: &str, hour: i64, events: u64, behind_ms: i64) {
-        self.lines.push((behind_ms, line(name, hour, "DeliverySuccessCount", events, None)));
+        let counted = Counted::Delivered { took: Duration::ZERO };
+        self.counts.push((behind_ms, count(name, hour, counted, events)));
     }
 
     pub(super) fn audit(&self) -> Audit {
@@ -234,13 +234,13 @@ impl Fixture {
             partial: Default::default(),
             parked_is_whole: true,
         };
-        for (behind_ms, line) in &self.lines {
+        for (behind_ms, count) in &self.counts {
             let ledger = match behind_ms {
                 ..0 => &mut audit.ledger,
                 0..3_000 => &mut audit.after,
                 _ => &mut audit.later,
             };
-            ledger.read(line, audit.since);
+            ledger.count(count);
         }
         for (key, hour, events) in &self.waiting {
             audit.ledger.wait(key, *hour, *events);
@@ -249,15 +249,7 @@ impl Fixture {
     }
 }
 
-/// A line of a function's log.
-fn line(name: &str, hour: i64, what: &str, events: u64, why: Option<(&str, &str)>) -> String {
-    let mut line = json!({
-        "Topic": "shop", "EventSubscriptionName": name,
-        "PublishHour": closed_hour(hour).to_iso_8601(),
-    });
-    line[what] = json!(events);
-    if let Some((member, reason)) = why {
-        line[member] = json!(reason);
-    }
-    line.to_string()
+fn count(name: &str, hour: i64, counted: Counted, events: u64) -> Count {
+    let owner = Owner::Subscription(key(name));
+    Count { owner, publish_time: closed_hour(hour), counted, events, once: None }
 }
