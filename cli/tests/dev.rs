@@ -182,6 +182,41 @@ async fn what_a_file_declares_is_there_and_a_script_waits_for_it() {
 }
 
 #[tokio::test]
+async fn a_deleted_topic_has_a_history_and_a_misspelt_one_exits_2() {
+    let place = Place::new();
+    let (receiver, mut arrivals) = endpoint("200").await;
+    place.write("topics.json", &declared(&receiver.url("/hook")));
+    let _dev = place.dev("--memory --quiet --config topics.json").await;
+    code(&place.run("publish --topic orders --type T --id e-1").await, 0);
+    next_delivery(&mut arrivals).await;
+    code(&place.run("wait --topic orders --delivered 1").await, 0);
+    for line in [
+        "audit --topic order",
+        "audit --topic orders --subscription bilin",
+        "explain e-1 --topic order",
+        "subscription health --topic order",
+        "subscription health --topic orders --subscription bilin",
+        "tail --topic order --since 1h --no-follow",
+        "wait --topic order --delivered 1 --timeout 1ms",
+    ] {
+        let told = code(&place.run(line).await, 2);
+        assert!(told.contains("did you mean "), "{line}: {told}");
+    }
+    code(&place.run("topic delete orders --yes").await, 0);
+    for (line, part) in [
+        ("audit --topic orders", "The ledger balances"),
+        ("explain e-1 --topic orders", "Delivered (200)"),
+        ("tail --topic orders --since 1h --no-follow", "Delivered (200)"),
+    ] {
+        let told = code(&place.run(line).await, 0);
+        assert!(told.contains(part), "{line}: {told}");
+    }
+    for line in ["explain e-2 --topic orders", "tail --topic orders"] {
+        assert!(code(&place.run(line).await, 2).contains("there is no topic `orders`"), "{line}");
+    }
+}
+
+#[tokio::test]
 async fn every_problem_of_a_declaration_ends_it() {
     let place = Place::new();
     let endpoint = json!({"properties": {"destination": {"endpointType": "WebHook",

@@ -28,7 +28,7 @@ use crate::{
     failure::{Refusal, Unfinished, chain},
     given::TimeSpan,
     journal::Journal,
-    lookup::{if_there, spelled, wait_is_over},
+    lookup::{if_there, named, spelled, wait_is_over},
     manage_api::ManageApi,
     output::{self, or_dash},
     schedule::hours,
@@ -96,11 +96,20 @@ pub async fn look_up(
     let (left_out, lacks_successes) = (answer.gaps(), !answer.leaves_out.is_empty());
     let entries = answer.attempts.unwrap_or_default();
     let deliveries = read_deliveries(&api, &question, entries).await?;
-    let subscriptions = api.subscriptions(&question.topic).await?;
+    let subscriptions = api.subscriptions(&question.topic).await;
+    let subscriptions = match deliveries.is_empty() {
+        true => named(&api, (&question.topic, None), subscriptions).await?,
+        // The journal keeps the history of a deleted topic.
+        false => if_there(subscriptions)?.unwrap_or_default(),
+    };
     let event = event.map(one_event);
     let given_event_id = event.as_deref().and_then(id_of);
     let (verdicts, notes) = match event {
-        Some(event) => (Some(api.explain(&question.topic, &event).await?.value), Vec::new()),
+        Some(event) => {
+            let explained = api.explain(&question.topic, &event).await;
+            let explained = named(&api, (&question.topic, None), explained).await?;
+            (Some(explained.value), Vec::new())
+        }
         None => {
             let names = may_have_dead_letter(&deliveries, &subscriptions);
             verdicts_on_dead_letter(&api, &question, since, names).await?
@@ -327,13 +336,15 @@ impl Explanation {
         }
         let paused = self.holding_back.iter().filter(|one| one.health.pause.is_some());
         let paused: Vec<_> = paused.map(|one| one.event_subscription.as_str()).collect();
+        let left_out: String =
+            self.left_out.iter().map(|left_out| format!(", and {left_out}")).collect();
         if !paused.is_empty() {
             let paused = paused.join(", ");
             let message = format!(
-                "no attempt for an event `{id}` of topic {topic} is known so far: it may be held by a pause \
-                 ({paused}), and what a pause holds is in no journal before its first attempt. To see which \
-                 event subscriptions want it, give the event (--event FILE). If those don't, check the id, or \
-                 look further back (--since 7d)"
+                "no attempt for an event `{id}` of topic {topic} is known so far{left_out}: it may \
+                 be held by a pause ({paused}), and what a pause holds is in no journal before its \
+                 first attempt. To see which event subscriptions want it, give the event (--event \
+                 FILE). If those don't, check the id, or look further back (--since 7d)"
             );
             return Err(Unfinished(message).into());
         }
@@ -341,8 +352,6 @@ impl Explanation {
             true => ("no failure", " have been delivered by it,"),
             false => ("nothing", ""),
         };
-        let left_out: String =
-            self.left_out.iter().map(|left_out| format!(", and {left_out}")).collect();
         let message = format!(
             "{known} is known of an event `{id}` of topic {topic} so far{left_out}: it may wait for its first \
              attempt,{delivered} or be wanted by no filter. To see who wants it, give the event (--event FILE); \

@@ -11,7 +11,12 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::{manage_api::ManageApi, progress::Progress, target::Target};
+use crate::{
+    failure::{Misuse, Refusal},
+    manage_api::ManageApi,
+    progress::Progress,
+    target::Target,
+};
 
 /// The pause before it looks again while an answer takes its time.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -100,8 +105,8 @@ impl Journal {
         Self { api, purse: Arc::new(Mutex::new(purse)) }
     }
 
-    /// Asks for so many entries, about, or all that there are. Waits for the answer, and shows that on
-    /// standard error. Fails with [`TooDear`].
+    /// Asks for so many entries, about, or all that there are. Waits for the answer, and shows that
+    /// on standard error. Fails with [`TooDear`], or with [`Misuse`] if the question is refused.
     pub async fn ask(
         &self,
         question: JournalQueryInput,
@@ -123,7 +128,11 @@ impl Journal {
             });
             sleep(LOOK_AGAIN)
         };
-        let answer = self.api.ask_journal(&question, most, pause).await?;
+        let answer = self.api.ask_journal(&question, most, pause).await;
+        let answer = answer.map_err(|error| match error.downcast_ref::<Refusal>() {
+            Some(refusal) if refusal.status == 400 => Misuse(refusal.explain()).into(),
+            _ => error,
+        })?;
         let JournalQuery { gigabytes, dollars, .. } = answer;
         if answer.status == JournalQueryStatus::TooDear {
             return Err(TooDear { gigabytes, dollars, left, is_hourly: purse.is_hourly }.into());
@@ -139,7 +148,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{failure::Refusal, testkit::FakeApi};
+    use crate::testkit::FakeApi;
 
     async fn asked(rows: &[(&str, u16, serde_json::Value)]) -> anyhow::Result<JournalQuery> {
         let api = FakeApi::answering(rows).await;
@@ -216,6 +225,13 @@ mod tests {
         for part in ["50.0 GB", "$0.25", "the $0.50 that", "--max-dollars"] {
             assert!(told.contains(part), "{part} is not in {told}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_question_that_is_refused_as_it_is_was_misused() {
+        let refused = json!({"error": {"code": "InvalidRequest", "message": "ledger.topic must"}});
+        let error = asked(&[("POST /journalQueries ", 400, refused)]).await.expect_err("refused");
+        assert!(error.is::<Misuse>() && error.to_string().contains("ledger.topic must"), "{error}");
     }
 
     #[tokio::test]

@@ -66,11 +66,29 @@ pub async fn spelled(api: &ManageApi, topic: &str) -> String {
 /// Returns the answer; `None` if the resource does not exist.
 pub fn if_there<T>(answer: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
     match answer {
-        Err(error) if error.downcast_ref::<Refusal>().is_some_and(|it| it.status == 404) => {
-            Ok(None)
-        }
+        Err(error) if is_missing(&error) => Ok(None),
         answer => answer.map(Some),
     }
+}
+
+fn is_missing(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Refusal>().is_some_and(|refusal| refusal.status == 404)
+}
+
+/// Returns the answer about a topic or an event subscription of it. Fails with [`Misuse`] if it
+/// does not exist, as far as that can be looked up.
+pub async fn named<T>(
+    api: &ManageApi,
+    (topic, subscription): (&str, Option<&str>),
+    answer: anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    if answer.as_ref().is_err_and(is_missing)
+        && let Err(error) = check_exists(api, Some(topic), subscription).await
+        && error.is::<Misuse>()
+    {
+        return Err(error);
+    }
+    answer
 }
 
 /// Whether one name is the other one with two letters changed, added or left out at most.

@@ -29,7 +29,7 @@ use crate::{
 use gridpost_ops::{
     failure::{Misuse, Refusal},
     given::{TimeSpan, whole_seconds},
-    lookup::if_there,
+    lookup::{if_there, named},
     manage_api::ManageApi,
     schedule::delay_warning_of,
     subscription::{
@@ -287,9 +287,10 @@ async fn show_health(
     output: Output,
 ) -> anyhow::Result<()> {
     let health = match reset {
-        true => api.reset_health(&topic, &name).await?,
-        false => api.health(&topic, &name).await?,
+        true => api.reset_health(&topic, &name).await,
+        false => api.health(&topic, &name).await,
     };
+    let health = named(api, (&topic, Some(&name)), health).await?;
     let whose = SubscriptionArgs::named(api, &topic, &name).await;
     let mut one = Report::of(whose.topic, whose.subscription, health);
     if let Some((since, Price { max_dollars })) = since {

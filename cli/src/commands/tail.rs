@@ -11,7 +11,7 @@ use crate::{
     target::Common,
 };
 use gridpost_ops::{
-    failure::Refusal,
+    failure::{Misuse, Refusal},
     given::{TimeSpan, outcome_name},
     journal::Journal,
     lookup::check_exists,
@@ -65,11 +65,15 @@ pub async fn run(arguments: TailArguments, common: &Common) -> anyhow::Result<()
     let target = common.target.resolve()?;
     let TailArguments { filter, since, no_follow, price } = arguments;
     let filter = filter.filter();
-    if filter.topic.is_some() && target.has_manage_url() {
+    let mut missing = None;
+    if filter.topic.is_some() {
         let api = target.manage_api().await?;
-        let checked = check_exists(&api, filter.topic.as_deref(), filter.name.as_deref());
-        if let Some(note) = as_far_as_allowed(checked.await)? {
-            Progress::on_stderr().line(&note);
+        let checked = check_exists(&api, filter.topic.as_deref(), filter.name.as_deref()).await;
+        match checked {
+            Err(error) if error.is::<Misuse>() => missing = Some(error),
+            checked => {
+                as_far_as_allowed(checked)?.iter().for_each(|note| Progress::on_stderr().line(note))
+            }
         }
     }
     let since = since.unwrap_or_default();
@@ -84,6 +88,12 @@ pub async fn run(arguments: TailArguments, common: &Common) -> anyhow::Result<()
         };
         for gap in follower.gaps.iter().filter(|gap| noted.insert((*gap).clone())) {
             output::note(&format!("! {gap}"));
+        }
+        // What was deleted has a history.
+        if let Some(missing) = missing.take()
+            && lines.is_empty()
+        {
+            return Err(missing);
         }
         for line in lines {
             output::line(&match common.output.is_json() {
@@ -113,7 +123,6 @@ fn as_far_as_allowed(checked: anyhow::Result<()>) -> anyhow::Result<Option<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridpost_ops::failure::Misuse;
 
     #[test]
     fn names_are_checked_as_far_as_that_is_allowed() {

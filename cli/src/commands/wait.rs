@@ -14,7 +14,7 @@ use gridpost_ops::{
     failure::{Misuse, SoFar},
     given::{TimeSpan, count_in},
     http_client,
-    manage_api::ManageApi,
+    lookup::check_exists,
 };
 use gridpost_stack::demonstration::own;
 
@@ -84,7 +84,8 @@ struct Document<'a> {
     counted: Counted,
 }
 
-/// Fails with [`SoFar`] when the time is up; [`Misuse`] where `gridpost dev` does not run.
+/// Fails with [`SoFar`] when the time is up; [`Misuse`] where `gridpost dev` does not run, or a
+/// name does not exist by then.
 pub async fn run(arguments: &WaitArguments, common: &Common) -> anyhow::Result<()> {
     let target = common.target.resolve()?;
     let url = target.manage_url().filter(|url| http_client::is_loopback(url));
@@ -107,7 +108,7 @@ pub async fn run(arguments: &WaitArguments, common: &Common) -> anyhow::Result<(
         }
         if Instant::now() >= last_look {
             // A misspelt name looks like a loss; one may also be made while this waits.
-            arguments.names_exist(&api).await?;
+            check_exists(&api, Some(&arguments.topic), arguments.subscription.as_deref()).await?;
             return Err(arguments.not_in_time(counted).into());
         }
         sleep(POLL).await;
@@ -123,14 +124,6 @@ fn not_dev() -> Misuse {
 }
 
 impl WaitArguments {
-    /// Fails if the topic or the event subscription does not exist by the end.
-    async fn names_exist(&self, api: &ManageApi) -> anyhow::Result<()> {
-        match &self.subscription {
-            Some(name) => api.subscription(&self.topic, name).await.map(drop),
-            None => api.topic(&self.topic).await.map(drop),
-        }
-    }
-
     fn count(&self, counts: &Counts) -> Counted {
         let mut sum = Counted::default();
         for OfSubscription { topic, event_subscription, counted } in &counts.value {

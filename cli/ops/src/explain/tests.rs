@@ -7,7 +7,10 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::*;
-use crate::testkit::{FakeApi, documents};
+use crate::{
+    target::TargetArguments,
+    testkit::{FakeApi, documents},
+};
 
 const ID: &str = "00000000-0000-0000-0000-000000000001";
 const TIME: &str = "2026-01-01T00:00:00.000Z";
@@ -66,6 +69,31 @@ async fn deliveries_are_found_by_the_journal() {
     let asked = arguments().of_the_journal(Timestamp::from_millis(0));
     let want = json!({"attempts": {"topic": "orders", "eventId": "e-1", "from": "1970-01-01T00:00:00.000Z"}});
     assert_eq!(json!(asked), want);
+}
+
+#[tokio::test]
+async fn a_deleted_topic_has_a_history_and_a_misspelt_one_none() {
+    for (entries, is_known) in [(vec![documents::journal_entry(&json!({}))], true), (vec![], false)]
+    {
+        let answer = documents::journal_query(&json!({ "attempts": entries }));
+        let topics = documents::list(&[documents::topic("orders", &json!({}))]);
+        let api = FakeApi::answering(&[
+            ("POST /journalQueries ", 200, answer),
+            ("GET /topics/order", 404, json!({})),
+            ("GET /topics ", 200, topics),
+        ])
+        .await;
+        let arguments = TargetArguments { manage_url: Some(api.url()), ..Default::default() };
+        let target = arguments.resolve().expect("a deployment");
+        let question = Question { topic: "order".to_owned(), ..self::arguments() };
+        match look_up(&target, question, None).await {
+            Ok(told) => assert!(is_known && told.outcome().is_ok(), "{}", told.text()),
+            Err(error) => {
+                let is_misuse = error.is::<crate::failure::Misuse>();
+                assert!(is_misuse && !is_known && error.to_string().contains("orders?"), "{error}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -243,6 +271,7 @@ fn what_a_pause_holds_is_told_as_held_and_not_as_unknown() {
         let mut told = Explanation::noting("");
         let event_subscription = "billing".to_owned();
         told.holding_back = vec![HoldingBack { event_subscription, health: paused(runs) }];
+        told.left_out = vec!["successes are not logged".to_owned()];
         let text = told.text();
         assert!(
             text.contains(part) && text.contains("resumed") && text.contains("until 2026-01-02"),
@@ -254,6 +283,7 @@ fn what_a_pause_holds_is_told_as_held_and_not_as_unknown() {
         assert!(error.is::<Unfinished>(), "{error}");
         let error = error.to_string();
         assert!(error.contains("held by a pause (billing)"), "{error}");
+        assert!(error.contains("so far, and successes are not logged: it may"), "{error}");
         let (pause, id) = (error.find("held by a pause"), error.find("check the id"));
         assert!(pause < id, "the pause first: {error}");
     }

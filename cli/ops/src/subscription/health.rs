@@ -183,8 +183,9 @@ pub async fn of_all(api: &ManageApi, topic: Option<&str>) -> anyhow::Result<Vec<
     };
     let mut found = Vec::new();
     for topic in topics {
-        let healths = api.healths(&topic).await?.into_iter();
-        found.extend(healths.map(|one| Report::of(topic.clone(), one.name, one.health)));
+        let healths = lookup::named(api, (&topic, None), api.healths(&topic).await).await?;
+        let reports = healths.into_iter();
+        found.extend(reports.map(|one| Report::of(topic.clone(), one.name, one.health)));
     }
     Ok(found)
 }

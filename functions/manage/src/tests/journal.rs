@@ -312,7 +312,7 @@ async fn a_question_that_is_none_is_refused_with_every_problem() {
         ),
         (json!({"ledger": {}, "maxDollars": -1}), "maxDollars must be at least 0, but is -1"),
         (json!({"ledger": {}, "maxDollars": "1"}), "maxDollars must be a number, but is a string"),
-        (json!({"attempts": {"eventId": ""}}), "attempts.eventId must have 1 to 1024 characters"),
+        (json!({"attempts": {"eventId": ""}}), "attempts.eventId must have 1 to 4096 characters"),
         (json!({"attempts": {"eventId": "\u{1}".repeat(1_024)}}), "$ makes an id of "),
         (json!({"attempts": {"topik": "x"}}), "attempts.topik is not known"),
     ];

@@ -52,7 +52,7 @@ pub struct AttemptsQuery {
     /// Of event subscriptions of this name.
     pub event_subscription: Option<String>,
     /// Of deliveries that carry an event with this id, among their first hundred.
-    #[schema(min_length = 1, max_length = 1_024)]
+    #[schema(min_length = 1, max_length = 4_096)]
     pub event_id: Option<String>,
     /// An hour before `to` by default.
     pub from: Option<Time>,
