@@ -166,7 +166,10 @@ fn sent(fixture: &Deployment) -> Vec<Delivery> {
     let sent = fixture.queues.sent().into_iter().filter(|(queue, _)| *queue != Queue::Redrive);
     let delivery = |(queue, message): (Queue, Outgoing)| {
         assert_eq!(queue, Queue::Dispatch);
-        Delivery::decode(&message.body).expect("a delivery")
+        let delivery = Delivery::decode(&message.body).expect("a delivery");
+        let once: Vec<_> = message.counts.iter().map(|count| count.once).collect();
+        assert_eq!(once, [Some(delivery.id)], "a repetition is not counted again");
+        delivery
     };
     sent.map(delivery).collect()
 }
