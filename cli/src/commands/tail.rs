@@ -89,7 +89,7 @@ pub async fn run(arguments: TailArguments, common: &Common) -> anyhow::Result<()
         for gap in follower.gaps.iter().filter(|gap| noted.insert((*gap).clone())) {
             output::note(&format!("! {gap}"));
         }
-        // What was deleted has a history.
+        // A deleted topic has a history, too.
         if let Some(missing) = missing.take()
             && lines.is_empty()
         {

@@ -55,7 +55,7 @@ fn without_libraries(filter: Targets) -> Targets {
     filter.with_target(OWN_CRATES, ours.unwrap_or(level)).with_default(LevelFilter::INFO)
 }
 
-/// Lets the journal's lines through whatever the level, unless the filter names their module: they are data.
+/// Lets the journal's lines through at any level, unless the filter names their module: they are data.
 fn with_journal(filter: Targets) -> Targets {
     let is_named = filter.iter().any(|(module, _)| module == journal::TARGET);
     if is_named { filter } else { filter.with_target(journal::TARGET, LevelFilter::INFO) }

@@ -207,7 +207,7 @@ async fn a_delivery_ends_once() {
     assert_eq!(all(&fixture.stores).await.len(), 6);
 }
 
-/// What happened may be committed later: whoever asks for what is new begins there.
+/// An entry may be committed after it happened, so a reader of new entries goes on from `known_until`.
 #[tokio::test]
 async fn an_answer_is_whole_until_the_first_note_that_waits() {
     for fixture in Fixture::both() {
