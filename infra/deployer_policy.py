@@ -74,7 +74,14 @@ NEEDED = {
         "cloudformation",
         "CreateStack DeleteStack DescribeStackEvents DescribeStacks GetTemplate UpdateStack",
         STACK,
-    ) + of("lambda", "AddPermission RemovePermission", FUNCTION),
+    )
+    # The function URL and its grants, in the caller's name.
+    + of(
+        "lambda",
+        "AddPermission CreateFunctionUrlConfig DeleteFunctionUrlConfig GetFunctionUrlConfig GetPolicy RemovePermission "
+        "UpdateFunctionUrlConfig",
+        FUNCTION,
+    ),
     "aws_cloudwatch_dashboard": of("cloudwatch", "DeleteDashboards GetDashboard PutDashboard", DASHBOARD),
     "aws_cloudwatch_log_group": of(
         "logs",
@@ -119,11 +126,6 @@ NEEDED = {
         "lambda",
         "DeleteFunctionEventInvokeConfig GetFunctionEventInvokeConfig PutFunctionEventInvokeConfig "
         "UpdateFunctionEventInvokeConfig",
-        FUNCTION,
-    ),
-    "aws_lambda_function_url": of(
-        "lambda",
-        "CreateFunctionUrlConfig DeleteFunctionUrlConfig GetFunctionUrlConfig UpdateFunctionUrlConfig",
         FUNCTION,
     ),
     "aws_lambda_permission": of("lambda", "AddPermission GetPolicy RemovePermission", FUNCTION),

@@ -3,20 +3,51 @@
 
 locals {
   # Empty without a function URL.
-  publish_function_url = trimsuffix(join("", aws_lambda_function_url.publish[*].function_url), "/")
+  publish_function_url = trimsuffix(join("", [for stack in aws_cloudformation_stack.publish_function_url : stack.outputs["Url"]]), "/")
 
-  # Anyone may send requests: ingest checks keys. IAM principals need only their own policy.
-  publish_url_is_open = !local.publish_by_api && var.publish_authorization == "KEYS"
+  # Anyone may send requests: ingest checks keys. IAM principals need only their own policy. Since October 2025 a function URL
+  # needs both actions. The condition of the second one keeps everyone from invoking ingest directly, with a forged request.
+  publish_function_url_grants = {
+    for name, grant in {
+      CallUrl     = { Action = "lambda:InvokeFunctionUrl", FunctionUrlAuthType = "NONE" }
+      InvokeByUrl = { Action = "lambda:InvokeFunction", InvokedViaFunctionUrl = true }
+    } : name => merge(grant, { FunctionName = module.ingest.arn, Principal = "*" }) if var.publish_authorization != "AWS_IAM"
+  }
 }
 
-resource "aws_lambda_function_url" "publish" {
-  # checkov:skip=CKV_AWS_258:by default publishers authenticate with topic keys, which ingest checks
+# Made by CloudFormation, which removes the grants with the URL. The provider's own aws_lambda_function_url adds them too, but keeps
+# them in no state: they would outlive the URL and leave ingest open to all. Sources: hashicorp/terraform-provider-aws issue 38260,
+# pull request 44858 (since 6.28 it adds both).
+resource "aws_cloudformation_stack" "publish_function_url" {
+  # checkov:skip=CKV_AWS_124:it holds a URL and its grants, which Terraform watches
   count = local.publish_by_api ? 0 : 1
 
-  function_name      = module.ingest.name
-  qualifier          = module.ingest.qualifier
-  authorization_type = var.publish_authorization == "AWS_IAM" ? "AWS_IAM" : "NONE"
-  invoke_mode        = "BUFFERED"
+  name = "${var.name_prefix}-publish-by-url"
+  tags = local.tags
+
+  template_body = jsonencode({
+    Description = "Gridpost: the function URL of ingest, and who may call it"
+    Resources = merge(
+      {
+        Url = {
+          Type = "AWS::Lambda::Url"
+          Properties = merge(
+            {
+              TargetFunctionArn = module.ingest.name
+              AuthType          = var.publish_authorization == "AWS_IAM" ? "AWS_IAM" : "NONE"
+              InvokeMode        = "BUFFERED"
+            },
+            { for qualifier in module.ingest.qualifier[*] : "Qualifier" => qualifier },
+          )
+        }
+      },
+      {
+        for name, grant in local.publish_function_url_grants :
+        name => { Type = "AWS::Lambda::Permission", Properties = grant }
+      },
+    )
+    Outputs = { Url = { Value = { "Fn::GetAtt" = ["Url", "FunctionUrl"] } } }
+  })
 
   lifecycle {
     precondition {
@@ -27,42 +58,4 @@ resource "aws_lambda_function_url" "publish" {
 
   # Publishes must not arrive before the tables and queues that ingest uses exist.
   depends_on = [aws_dynamodb_table.config, aws_sqs_queue.dispatch, aws_sqs_queue.fan_out]
-}
-
-resource "aws_lambda_permission" "publish_function_url" {
-  # checkov:skip=CKV_AWS_301:publishers authenticate with topic keys, which ingest checks
-  count = local.publish_url_is_open ? 1 : 0
-
-  statement_id           = "AllowPublishByUrl"
-  action                 = "lambda:InvokeFunctionUrl"
-  function_name          = module.ingest.name
-  qualifier              = module.ingest.qualifier
-  principal              = "*"
-  function_url_auth_type = "NONE"
-}
-
-# Since October 2025 a function URL also needs lambda:InvokeFunction, granted only for calls through the URL. The provider
-# supports that condition from 6.28 on; CloudFormation always does. Without the condition anyone could invoke ingest directly and
-# forge what API Gateway tells it. The emulator needs no grants.
-resource "aws_cloudformation_stack" "publish_function_url" {
-  # checkov:skip=CKV_AWS_124:it holds one grant, which Terraform watches
-  count = local.publish_url_is_open && !local.emulated ? 1 : 0
-
-  name = "${var.name_prefix}-publish-by-url"
-  tags = local.tags
-
-  template_body = jsonencode({
-    Description = "Gridpost: lets publishers invoke ingest by its function URL, and by nothing else"
-    Resources = {
-      InvokeByUrl = {
-        Type = "AWS::Lambda::Permission"
-        Properties = {
-          Action                = "lambda:InvokeFunction"
-          FunctionName          = module.ingest.arn
-          InvokedViaFunctionUrl = true
-          Principal             = "*"
-        }
-      }
-    }
-  })
 }

@@ -27,16 +27,17 @@ provider "aws" {
     for_each = local.emulated ? [var.aws_endpoint_url] : []
 
     content {
-      apigatewayv2 = endpoints.value
-      cloudwatch   = endpoints.value
-      dynamodb     = endpoints.value
-      iam          = endpoints.value
-      lambda       = endpoints.value
-      logs         = endpoints.value
-      s3           = endpoints.value
-      scheduler    = endpoints.value
-      sqs          = endpoints.value
-      sts          = endpoints.value
+      apigatewayv2   = endpoints.value
+      cloudformation = endpoints.value
+      cloudwatch     = endpoints.value
+      dynamodb       = endpoints.value
+      iam            = endpoints.value
+      lambda         = endpoints.value
+      logs           = endpoints.value
+      s3             = endpoints.value
+      scheduler      = endpoints.value
+      sqs            = endpoints.value
+      sts            = endpoints.value
     }
   }
 }

@@ -367,7 +367,7 @@ run "refuses_tokens_at_a_function_url" {
     publish_jwt_audience  = ["gridpost"]
   }
 
-  expect_failures = [aws_lambda_function_url.publish]
+  expect_failures = [aws_cloudformation_stack.publish_function_url]
 }
 
 run "refuses_a_large_dead_letter_batch_without_a_window" {

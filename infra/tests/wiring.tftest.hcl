@@ -617,17 +617,8 @@ run "publishers_may_come_by_a_function_url" {
   }
 
   override_resource {
-    target = aws_lambda_function_url.publish
-    values = { function_url = "https://publish1.lambda-url.eu-central-1.on.aws/" }
-  }
-
-  assert {
-    condition = (
-      aws_lambda_function_url.publish[0].function_name == "gridpost-ingest"
-      && aws_lambda_function_url.publish[0].authorization_type == "NONE"
-      && aws_lambda_function_url.publish[0].invoke_mode == "BUFFERED"
-    )
-    error_message = "the function URL is ${jsonencode(aws_lambda_function_url.publish[0])}"
+    target = aws_cloudformation_stack.publish_function_url
+    values = { outputs = { Url = "https://publish1.lambda-url.eu-central-1.on.aws/" } }
   }
 
   assert {
@@ -648,22 +639,48 @@ run "publishers_may_come_by_a_function_url" {
 
   # Invoking the function is granted for calls by its URL, never for all.
   assert {
-    condition = (
-      aws_lambda_permission.publish_function_url[0].action == "lambda:InvokeFunctionUrl"
-      && aws_lambda_permission.publish_function_url[0].function_url_auth_type == "NONE"
-      && jsondecode(aws_cloudformation_stack.publish_function_url[0].template_body).Resources == {
-        InvokeByUrl = {
-          Type = "AWS::Lambda::Permission"
-          Properties = {
-            Action                = "lambda:InvokeFunction"
-            FunctionName          = module.ingest.arn
-            InvokedViaFunctionUrl = true
-            Principal             = "*"
-          }
+    condition = jsondecode(aws_cloudformation_stack.publish_function_url[0].template_body).Resources == {
+      Url = {
+        Type       = "AWS::Lambda::Url"
+        Properties = { TargetFunctionArn = "gridpost-ingest", AuthType = "NONE", InvokeMode = "BUFFERED" }
+      }
+      CallUrl = {
+        Type = "AWS::Lambda::Permission"
+        Properties = {
+          Action              = "lambda:InvokeFunctionUrl"
+          FunctionName        = module.ingest.arn
+          FunctionUrlAuthType = "NONE"
+          Principal           = "*"
         }
       }
+      InvokeByUrl = {
+        Type = "AWS::Lambda::Permission"
+        Properties = {
+          Action                = "lambda:InvokeFunction"
+          FunctionName          = module.ingest.arn
+          InvokedViaFunctionUrl = true
+          Principal             = "*"
+        }
+      }
+    }
+    error_message = "the stack is ${aws_cloudformation_stack.publish_function_url[0].template_body}"
+  }
+}
+
+run "a_function_url_leads_to_the_live_version" {
+  command = apply
+
+  variables {
+    publish_front_door = "FUNCTION_URL"
+    versions           = true
+  }
+
+  assert {
+    condition = (
+      jsondecode(aws_cloudformation_stack.publish_function_url[0].template_body).Resources.Url.Properties.Qualifier == "live"
+      && jsondecode(aws_cloudformation_stack.publish_function_url[0].template_body).Resources.InvokeByUrl.Properties.FunctionName == module.ingest.arn
     )
-    error_message = "the grants of the function URL are not the two that it needs"
+    error_message = "the stack is ${aws_cloudformation_stack.publish_function_url[0].template_body}"
   }
 }
 
@@ -677,9 +694,12 @@ run "a_function_url_may_ask_for_iam" {
 
   assert {
     condition = (
-      aws_lambda_function_url.publish[0].authorization_type == "AWS_IAM"
-      && length(aws_lambda_permission.publish_function_url) == 0
-      && length(aws_cloudformation_stack.publish_function_url) == 0
+      jsondecode(aws_cloudformation_stack.publish_function_url[0].template_body).Resources == {
+        Url = {
+          Type       = "AWS::Lambda::Url"
+          Properties = { TargetFunctionArn = "gridpost-ingest", AuthType = "AWS_IAM", InvokeMode = "BUFFERED" }
+        }
+      }
       && module.ingest.environment["GRIDPOST_PUBLISH_AUTHORIZATION"] == "AWS_IAM"
     )
     error_message = "the function URL lets others in than IAM's principals, or ingest does not know"

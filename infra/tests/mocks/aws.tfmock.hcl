@@ -13,12 +13,23 @@ mock_data "aws_region" {
   defaults = { id = "eu-central-1" }
 }
 
+mock_resource "aws_cloudformation_stack" {
+  defaults = { outputs = { Url = "https://mocked.lambda-url.eu-central-1.on.aws/" } }
+}
+
 mock_resource "aws_cloudwatch_log_group" {
   defaults = { arn = "arn:aws:logs:eu-central-1:123456789012:log-group:mocked" }
 }
 
 mock_resource "aws_iam_role" {
   defaults = { arn = "arn:aws:iam::123456789012:role/mocked" }
+}
+
+mock_resource "aws_lambda_alias" {
+  defaults = {
+    arn        = "arn:aws:lambda:eu-central-1:123456789012:function:mocked:live"
+    invoke_arn = "arn:aws:apigateway:eu-central-1:lambda:path/2015-03-31/functions/mocked:live/invocations"
+  }
 }
 
 mock_resource "aws_lambda_function" {

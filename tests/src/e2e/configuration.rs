@@ -30,8 +30,9 @@ provider "aws" {
 "#;
 
 /// The services that configurations call.
-const SERVICES: [&str; 12] = [
+const SERVICES: [&str; 13] = [
     "apigatewayv2",
+    "cloudformation",
     "cloudwatch",
     "dynamodb",
     "events",

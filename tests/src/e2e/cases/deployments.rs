@@ -27,14 +27,16 @@ const NAMES: [&str; 2] = ["two-orders", "two-billing"];
 const CONFIGURATION: &str = r#"
 variable "names" {}
 variable "local" {}
+variable "front_doors" {}
 
 module "gridpost" {
   for_each = toset(var.names)
   source   = "{infra}"
 
-  name_prefix   = each.key
-  functions_dir = var.local.functions_dir
-  architecture  = var.local.architecture
+  name_prefix        = each.key
+  publish_front_door = var.front_doors[each.key]
+  functions_dir      = var.local.functions_dir
+  architecture       = var.local.architecture
 
   aws_endpoint_url          = var.local.aws_endpoint_url
   manage_authorization      = "NONE"
@@ -52,19 +54,21 @@ output "urls" {
 
 /// Two deployments by `for_each` are applied beside the one of the other cases. An event of either
 /// reaches only its own receiver, although topics and event subscriptions have the same names. Each
-/// refuses the other's key. After a destroy, nothing is left in the emulator.
+/// refuses the other's key. One began with a function URL, and nothing of its grants is left once the
+/// API takes its place. After a destroy, nothing is left in the emulator.
 pub async fn two_in_one_account_keep_apart(fixture: &Fixture) -> anyhow::Result<()> {
     let terraform = fixture.ground.terraform()?;
     let configuration = Configuration::new(terraform, CONFIGURATION).await?;
-    let variables = json!({
+    let mut variables = json!({
         "names": NAMES,
+        "front_doors": {NAMES[0]: "HTTP_API", NAMES[1]: "FUNCTION_URL"},
         "local": {
             "functions_dir": terraform.functions(),
             "architecture": if env::consts::ARCH == "aarch64" { "arm64" } else { "x86_64" },
             "aws_endpoint_url": terraform.emulator_url(),
         },
     });
-    let shown = show(fixture, &configuration, &variables).await;
+    let shown = show(fixture, &configuration, &mut variables).await;
     // Destroy in any case: a stack that is kept would hold them forever.
     let before = configuration.resources().unwrap_or_default();
     let destroyed = configuration.destroy().await;
@@ -80,9 +84,10 @@ pub async fn two_in_one_account_keep_apart(fixture: &Fixture) -> anyhow::Result<
 async fn show(
     fixture: &Fixture,
     configuration: &Configuration,
-    variables: &Value,
+    variables: &mut Value,
 ) -> anyhow::Result<()> {
     configuration.apply(variables).await?;
+    leave_the_function_url(fixture, configuration, variables).await?;
     let there = inventory::still_there(fixture, &configuration.resources()?).await?;
     inventory::has_every_kind(&there)?;
     for name in NAMES {
@@ -101,6 +106,31 @@ async fn show(
         let ids: Vec<_> = mine.endpoint.deliveries().iter().flat_map(|it| it.ids()).collect();
         ensure!(ids == [mine.name], "{} delivered {ids:?}", mine.name);
     }
+    Ok(())
+}
+
+/// Gives the second deployment an API in place of its function URL, and reads who may invoke ingest
+/// before and after. `"Principal":"*"` would stay if the provider had added it itself.
+async fn leave_the_function_url(
+    fixture: &Fixture,
+    configuration: &Configuration,
+    variables: &mut Value,
+) -> anyhow::Result<()> {
+    let open = async || -> anyhow::Result<Vec<Value>> {
+        let path = format!("/2015-03-31/functions/{}-ingest/policy", NAMES[1]);
+        let told = fixture.aws_rest("lambda", "GET", &path, &Value::Null).await?;
+        let policy: Value = serde_json::from_str(told["Policy"].as_str().context("a policy")?)?;
+        let statements = policy["Statement"].as_array().context("statements")?;
+        let is_open = |one: &&Value| matches!(one["Principal"].as_str(), Some("*"));
+        Ok(statements.iter().filter(is_open).cloned().collect())
+    };
+    let by_url = open().await?;
+    let bound = by_url.iter().filter(|one| one["Condition"].is_object()).count();
+    ensure!(by_url.len() == 2 && bound == 2, "by its URL ingest is open to {by_url:?}");
+    variables["front_doors"][NAMES[1]] = json!("HTTP_API");
+    configuration.apply(variables).await?;
+    let by_api = open().await?;
+    ensure!(by_api.is_empty(), "without its URL ingest stays open to {by_api:?}");
     Ok(())
 }
 
