@@ -3,6 +3,13 @@
 # request, and sends their pieces to the fan-out queue, from which expand makes the deliveries. Where a topic heeds the keys of
 # publishes, it notes them in the state table.
 
+locals {
+  # The digest of a random secret does not tell the secret.
+  origin_environment = length(var.origin_secret_sha256) == 0 ? {} : {
+    GRIDPOST_ORIGIN_SECRET_SHA256 = nonsensitive(join(",", var.origin_secret_sha256))
+  }
+}
+
 module "ingest" {
   source = "./modules/function"
 
@@ -12,7 +19,7 @@ module "ingest" {
   program              = local.function_programs["ingest"]
   reserved_concurrency = var.ingest_reserved_concurrency
 
-  environment = merge(local.common_environment, {
+  environment = merge(local.common_environment, local.origin_environment, {
     GRIDPOST_CONFIG_TABLE            = local.config_table_name
     GRIDPOST_DISPATCH_QUEUE_URL      = local.dispatch_queue_url
     GRIDPOST_FAN_OUT_QUEUE_URL       = local.fan_out_queue_url

@@ -113,8 +113,8 @@ output "publish_execution_arn" {
 }
 
 output "publish_host" {
-  description = "Host name of publish_url, for a CDN or a firewall in front of it."
-  value       = split("/", replace(local.publish_url, "/^https?:\\/\\//", ""))[0]
+  description = "Host name of the publish API itself, for a CDN or a firewall in front of it."
+  value       = split("/", replace(local.publish_own_url, "/^https?:\\/\\//", ""))[0]
 }
 
 output "manage_api_id" {

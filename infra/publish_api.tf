@@ -18,7 +18,10 @@ locals {
     AWS_IAM = "--aws-sigv4 'aws:amz:${local.region}:${local.publish_by_api ? "execute-api" : "lambda"}' --user \"$AWS_ACCESS_KEY_ID:$AWS_SECRET_ACCESS_KEY\" -H \"x-amz-security-token: $AWS_SESSION_TOKEN\""
   }
 
-  publish_url = local.publish_by_api ? local.publish_api_url : local.publish_function_url
+  publish_url = coalesce(var.publish_public_url, local.publish_own_url)
+
+  # Without what stands in front of it.
+  publish_own_url = local.publish_by_api ? local.publish_api_url : local.publish_function_url
 
   # A client of the emulator cannot resolve the API's host name, so it uses a path.
   publish_api_url = (

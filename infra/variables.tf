@@ -894,6 +894,34 @@ variable "default_endpoints" {
   nullable    = false
 }
 
+variable "publish_public_url" {
+  description = "Base URL that publishers use where a CDN such as CloudFront stands in front of the publish API: https and a host, without a slash at the end. Outputs, topics' endpoints and commands then name it. Null, the default, is the API's own address."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.publish_public_url == null || can(regex("^https://[A-Za-z0-9.-]+$", var.publish_public_url))
+    error_message = "publish_public_url must be null or https:// and a host name, without a path, got ${jsonencode(var.publish_public_url)}."
+  }
+}
+
+variable "origin_secret_sha256" {
+  description = "SHA-256, in 64 hexadecimal digits, of the secret that your CDN sends in the header X-Gridpost-Origin-Secret, such as sha256(random_password.origin.result): ingest answers every publish without it with 403, so requests can't pass by the CDN and its firewall. Two digests while you replace the secret; empty, the default, asks for none. Only a random secret of at least 32 characters can't be guessed from its digest. Needs publish_public_url."
+  type        = list(string)
+  default     = []
+  nullable    = false
+
+  validation {
+    condition     = length(var.origin_secret_sha256) <= 2 && alltrue([for digest in var.origin_secret_sha256 : can(regex("^[0-9a-f]{64}$", digest))])
+    error_message = "origin_secret_sha256 must be at most two digests of 64 hexadecimal digits, as sha256() makes them. What was given is not shown: it may be the secret itself."
+  }
+
+  validation {
+    condition     = length(var.origin_secret_sha256) == 0 || var.publish_public_url != null
+    error_message = "origin_secret_sha256 needs publish_public_url: the API's own address refuses publishes then, and publishers must be told another one."
+  }
+}
+
 variable "publish_access_logs" {
   description = "Whether API Gateway logs every publish, including refused ones, with the caller's address and identity: about 600 bytes each, 0.30 dollars per million. Not with publish_front_door FUNCTION_URL."
   type        = bool

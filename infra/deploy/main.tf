@@ -62,6 +62,8 @@ module "gridpost" {
   publish_domain                = var.publish_domain
   manage_domain                 = var.manage_domain
   default_endpoints             = var.default_endpoints
+  publish_public_url            = var.publish_public_url
+  origin_secret_sha256          = var.origin_secret_sha256
   publish_access_logs           = var.publish_access_logs
   manage_access_logs            = var.manage_access_logs
   publish_rate_limit            = var.publish_rate_limit

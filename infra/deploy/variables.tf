@@ -157,6 +157,13 @@ variable "manage_domain" {
 }
 
 variable "default_endpoints" { default = null }
+variable "publish_public_url" { default = null }
+
+variable "origin_secret_sha256" {
+  type    = any
+  default = null
+}
+
 variable "publish_access_logs" { default = null }
 variable "manage_access_logs" { default = null }
 variable "publish_rate_limit" { default = null }

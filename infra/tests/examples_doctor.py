@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Plans each example as it stands and has `gridpost doctor --plan` find no fault in it: what a reader copies, AWS takes.
+"""Plans each example as it stands and has `gridpost doctor --plan` find no fault in it: what a reader copies, AWS takes. And it
+plans configurations as users may write them (PASSED_BY), in which doctor must find what is listed, and nothing else.
 
     python3 infra/tests/examples_doctor.py [GRIDPOST]     the program; without it cargo builds and runs it
 
 Needs Terraform with its providers, and no AWS: what the examples ask while they are planned is answered here.
 """
 
+import contextlib
 import re
 import shutil
 import subprocess
@@ -41,6 +43,14 @@ EXAMPLES = {
     "exported": ({"functions_dir": str(FUNCTIONS)}, []),
     "private-network": ({"functions_dir": str(FUNCTIONS)}, []),
     "smallest": ({"functions_dir": str(FUNCTIONS)}, []),
+}
+# What doctor finds in tests/passed_by: fault and address.
+PASSED_BY = {
+    "cdn-passed-by: aws_cloudfront_distribution.orders",
+    "cdn-passed-by: module.cdn.aws_cloudfront_distribution.this",
+    "cdn-passed-by: module.cdn_of_url.aws_cloudfront_distribution.this",
+    "cdn-passed-by: module.cdn_of_domain.aws_cloudfront_distribution.this",
+    "cdn-without-secret: module.cdn_without_secret.aws_cloudfront_distribution.this",
 }
 IDENTITY = (
     "<GetCallerIdentityResponse><GetCallerIdentityResult><Account>123456789012</Account><UserId>U</UserId>"
@@ -135,15 +145,35 @@ def plans():
     found = {path.parent.name for path in INFRA.glob("examples/*/main.tf")}
     if found != EXAMPLES.keys():
         sys.exit(f"{Path(__file__).name} knows {sorted(EXAMPLES)}, and infra/examples has {sorted(found)}")
+    with copied() as (copy, url):
+        for name, (inputs, account) in sorted(EXAMPLES.items()):
+            root = copy / "examples" / name
+            (root / "here_override.tf").write_text(overridden(root, url))
+            yield name, planned(root, inputs), account
+
+
+@contextlib.contextmanager
+def copied():
+    """A copy of all configurations, and the URL of what answers for AWS."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Aws)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, "infra")
         shutil.copytree(INFRA, copy, ignore=shutil.ignore_patterns(".terraform", "*.tfstate*"))
-        for name, (inputs, account) in sorted(EXAMPLES.items()):
-            root = copy / "examples" / name
-            (root / "here_override.tf").write_text(overridden(root, f"http://127.0.0.1:{server.server_port}"))
-            yield name, planned(root, inputs), account
+        yield copy, f"http://127.0.0.1:{server.server_port}"
+
+
+def passed_by(program):
+    """Whether doctor finds exactly what it should in what users write; it prints what is amiss."""
+    with copied() as (copy, url):
+        root = copy / "tests/passed_by"
+        (root / "here_override.tf").write_text(overridden(root, url))
+        plan = planned(root, {"functions_dir": str(FUNCTIONS)})
+    _, words = doctor(program, plan, ["--account-concurrency", "10000"])
+    found = set(re.findall(r"^[a-z-]+: \S+$", words, re.M))
+    for fault in sorted(found ^ PASSED_BY):
+        print(f"passed_by: {'missed' if fault in PASSED_BY else 'found'}: {fault}")
+    return found == PASSED_BY
 
 
 def main(program):
@@ -158,7 +188,7 @@ def main(program):
         if code != 1 or "concurrency" not in words:
             print(f"{name}: in an account of ten concurrent runs doctor finds nothing: {words}")
             failed = True
-    return 1 if failed else 0
+    return 0 if passed_by(program) and not failed else 1
 
 
 # By the program, not by its package: alone, that is compiled with fewer features of what all share.

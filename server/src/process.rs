@@ -10,7 +10,7 @@ use gridpost_core::{
         arn::{AllowedResources, ArnPatterns},
         identities::Identities,
     },
-    publish::fan_out::PIECE_DELIVERIES_MAX,
+    publish::{fan_out::PIECE_DELIVERIES_MAX, origin::OriginSecrets},
     retry::{health::Durations, response_text::ResponseBytes, slow_endpoint::SlowEndpointSettings},
     subscription::Resource,
 };
@@ -258,6 +258,7 @@ impl Parts {
             journal: self.journal(),
             latency_metrics: self.latency_metrics,
             authorization: ingest::Authorization::Keys,
+            origin_secrets: OriginSecrets::default(),
             queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
             inline_fan_out: default::INLINE_FAN_OUT,
             piece_deliveries_max: PIECE_DELIVERIES_MAX,

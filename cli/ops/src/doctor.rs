@@ -4,6 +4,7 @@
 
 pub mod account;
 pub mod aws;
+mod cdn;
 mod limits;
 pub mod names;
 mod plan;
@@ -50,6 +51,7 @@ pub fn check(document: &Value, account: &Account) -> Result<(usize, Vec<Fault>),
     let mut faults = limits::check(&plan);
     faults.extend(rules::check(&plan, account));
     faults.extend(spelling::check(&plan));
+    faults.extend(cdn::check(&plan));
     faults.sort_by(|a, b| (&a.address, a.code, &a.found).cmp(&(&b.address, b.code, &b.found)));
     Ok((plan.resources.len(), faults))
 }

@@ -106,6 +106,7 @@ fn trace_parent(request: &Request) -> Option<TraceParent> {
 
 /// Returns the topic, if the request may publish to it. Does not look at the body.
 async fn admit(context: &Context, request: &Request) -> Result<Arc<TopicSnapshot>, PublishError> {
+    context.origin_secrets.check(&request.headers)?;
     let route = Route::of(request.method.as_str(), &request.path)
         .filter(|route| route.is_matched_by(request.route.as_deref()))
         .ok_or(PublishError::RouteNotFound)?;

@@ -12,7 +12,7 @@ pub mod route;
 
 use std::{str::FromStr, sync::Arc};
 
-use gridpost_core::gateway::Authorizer;
+use gridpost_core::{gateway::Authorizer, publish::origin::OriginSecrets};
 use gridpost_ports::{
     Clock, Dice, Journal, Meter, Payloads, PublishRecords, QueueSender,
     configuration::ConfigurationCache,
@@ -62,6 +62,8 @@ pub struct Context {
     /// Whether the duration of publishes is a metric.
     pub latency_metrics: bool,
     pub authorization: Authorization,
+    /// What stands in front of the API, if requests must come through it.
+    pub origin_secrets: OriginSecrets,
     /// 262,144 to 1,048,576.
     pub queue_message_bytes_max: usize,
     /// The most deliveries that a request enqueues, 0 to 100,000: a larger fan-out is stored first.

@@ -1,5 +1,5 @@
 # Custom domains for both APIs, with certificates and records in a Route 53 zone; and a firewall for publishes: CloudFront with
-# WAF serves the domain, and the API behind it answers under no other name.
+# WAF serves the domain. The API behind it has a public name, too, but refuses publishes without CloudFront's secret.
 
 terraform {
   required_version = ">= 1.9"
@@ -39,6 +39,12 @@ variable "zone" {
   type        = string
 }
 
+variable "origin_secrets" {
+  description = "Names of the secrets by which CloudFront shows who it is; it sends the last one. To replace it: apply with the new name behind the old one, then with the new one alone."
+  type        = list(string)
+  default     = ["first"]
+}
+
 locals {
   hosts = {
     # The first is for CloudFront, the second for publishers.
@@ -68,6 +74,24 @@ module "gridpost" {
     zone_id         = data.aws_route53_zone.this.zone_id
   }
   default_endpoints = false
+
+  publish_public_url   = "https://${local.hosts.publish}"
+  origin_secret_sha256 = [for name in var.origin_secrets : sha256(local.origin_secrets[name])]
+}
+
+# Terraform's own random values, so no other provider is needed. They are in the state, as CloudFront's settings are.
+resource "terraform_data" "origin_secret" {
+  for_each = toset(var.origin_secrets)
+
+  input = "${uuid()}${uuid()}"
+
+  lifecycle {
+    ignore_changes = [input]
+  }
+}
+
+locals {
+  origin_secrets = { for name, secret in terraform_data.origin_secret : name => sensitive(secret.output) }
 }
 
 # One certificate for both APIs.
@@ -162,6 +186,12 @@ resource "aws_cloudfront_distribution" "publish" {
     domain_name = local.hosts.origin
     origin_id   = "gridpost"
 
+    # A header of this name in a request of others is replaced.
+    custom_header {
+      name  = "X-Gridpost-Origin-Secret"
+      value = local.origin_secrets[var.origin_secrets[length(var.origin_secrets) - 1]]
+    }
+
     custom_origin_config {
       http_port              = 80
       https_port             = 443
@@ -191,6 +221,9 @@ resource "aws_cloudfront_distribution" "publish" {
     ssl_support_method       = "sni-only"
     minimum_protocol_version = "TLSv1.2_2021"
   }
+
+  # A new secret is taken before it is sent.
+  depends_on = [module.gridpost]
 }
 
 resource "aws_route53_record" "publish" {

@@ -5,6 +5,7 @@ pub mod authenticate;
 pub mod fan_out;
 pub mod idempotency;
 pub mod matching;
+pub mod origin;
 pub mod pack;
 pub mod sas;
 
@@ -148,6 +149,11 @@ pub enum PublishError {
     )]
     AuthorizerPassedBy,
     #[error(
+        "the request did not come through what stands in front of this API; publish to the address that \
+         the operator names, which the topic's endpoint shows"
+    )]
+    OriginRefused,
+    #[error(
         "the topic's local authentication is disabled, so access keys and SAS tokens are refused; \
          set its disableLocalAuth to false, or publish to a deployment with an authorizer"
     )]
@@ -250,6 +256,7 @@ impl PublishError {
             Self::CredentialsUnsupported { .. } => (401, UNAUTHORIZED, "CredentialsUnsupported"),
             Self::KeyRefused => (401, UNAUTHORIZED, "KeyRefused"),
             Self::AuthorizerPassedBy => (401, UNAUTHORIZED, "AuthorizerPassedBy"),
+            Self::OriginRefused => (403, "Forbidden", "OriginRefused"),
             Self::LocalAuthDisabled => (401, UNAUTHORIZED, "LocalAuthDisabled"),
             Self::OtherPath { .. } => (404, "NotFound", "OtherPath"),
             Self::BodyTooLarge { .. } => (413, TOO_LARGE, "RequestTooLarge"),

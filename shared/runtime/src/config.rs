@@ -162,6 +162,17 @@ where
     parsed_or("GRIDPOST_PUBLISH_AUTHORIZATION", T::default())
 }
 
+/// Reads `GRIDPOST_ORIGIN_SECRET_SHA256`: what publishes must come through; by default nothing. An error does
+/// not repeat the value, which may be a secret by mistake.
+pub fn origin_secrets<T>() -> Result<T, SettingError>
+where
+    T: Default + FromStr<Err: Display>,
+{
+    const NAME: &str = "GRIDPOST_ORIGIN_SECRET_SHA256";
+    let wrong = |error: T::Err| SettingError::Wrong { name: NAME, reason: error.to_string() };
+    env::var(NAME).map_or_else(|_| Ok(T::default()), |value| value.parse().map_err(wrong))
+}
+
 /// Reads `GRIDPOST_MANAGE_AUTHORIZATION`: who may call the manage API.
 pub fn manage_authorization<T>() -> Result<T, SettingError>
 where

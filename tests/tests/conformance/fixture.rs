@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gridpost_core::{
     delivery::{Delivery, queue::Queue, request},
+    publish::origin::OriginSecrets,
     subscription::{Endpoint, EventSubscription},
     time::Timestamp,
 };
@@ -122,6 +123,7 @@ fn ingest_context(deployment: &Deployment) -> ingest::Context {
         journal: Arc::clone(&deployment.meter) as _,
         latency_metrics: false,
         authorization: ingest::Authorization::Keys,
+        origin_secrets: OriginSecrets::default(),
         queue_message_bytes_max: 262_144,
         inline_fan_out: 10_000,
         piece_deliveries_max: 5_000,

@@ -45,8 +45,14 @@ pub struct Resource<'a> {
     /// The provider that makes it, `aws` or `aws.standby`: another one may be for another region or
     /// account.
     pub provider: &'a str,
+    /// The values that are known only once the plan is applied, in the shape of `values` with `true` in
+    /// their places.
+    unknown: &'a Value,
     /// By argument, the resources and modules that it names, relative to its own module.
     named: BTreeMap<&'a str, Vec<&'a str>>,
+    /// By argument, whatever it or a block of it names, as seen from the root module: inputs of modules are
+    /// followed to what they are given.
+    traced: BTreeMap<&'a str, Vec<String>>,
 }
 
 impl<'a> Plan<'a> {
@@ -60,10 +66,14 @@ impl<'a> Plan<'a> {
         }
         let root = document.pointer("/planned_values/root_module").ok_or(PlanError::NoPlan)?;
         let configuration = &document["configuration"];
-        let mut named = BTreeMap::new();
-        arguments(&configuration["root_module"], "", &mut named);
+        let mut configured = Configured::default();
+        configured.read(&configuration["root_module"], "");
+        for change in list(&document["resource_changes"]) {
+            let address = change["address"].as_str().unwrap_or_default();
+            configured.unknown.insert(address, &change["change"]["after_unknown"]);
+        }
         let mut resources = Vec::new();
-        collect(root, &named, &mut resources);
+        collect(root, &configured, &mut resources);
         let providers = configuration["provider_config"].as_object();
         let is_aws = |provider: &&Value| {
             provider["full_name"].as_str().is_some_and(|name| name.ends_with("hashicorp/aws"))
@@ -149,6 +159,24 @@ impl Resource<'_> {
         (!value.is_null()).then_some(value)
     }
 
+    /// Whether a value is known only once the plan is applied, by its path.
+    pub fn is_unknown(&self, path: &str) -> bool {
+        let mut value = self.unknown;
+        for part in path.split('.') {
+            value = match part.parse::<usize>() {
+                Ok(index) => &value[index],
+                Err(_) => &value[part],
+            };
+        }
+        *value == Value::Bool(true)
+    }
+
+    /// Whatever an argument or a block of it names, as seen from the root module, without indexes:
+    /// `module.gridpost.publish_host`.
+    pub fn traced(&self, argument: &str) -> &[String] {
+        self.traced.get(argument).map_or(&[], Vec::as_slice)
+    }
+
     /// A text by its path.
     pub fn text(&self, path: &str) -> Option<&str> {
         self.at(path)?.as_str()
@@ -160,20 +188,80 @@ impl Resource<'_> {
     }
 }
 
-fn collect<'a>(
-    module: &'a Value,
-    named: &BTreeMap<String, &'a Value>,
-    into: &mut Vec<Resource<'a>>,
-) {
+/// How the configuration makes the resources of a plan.
+#[derive(Debug, Default)]
+struct Configured<'a> {
+    /// Resources by address without indexes.
+    resources: BTreeMap<String, &'a Value>,
+    /// The inputs of modules by `module.NAME.var.INPUT`.
+    inputs: BTreeMap<String, &'a Value>,
+    /// Values that are not known yet, by address.
+    unknown: BTreeMap<&'a str, &'a Value>,
+}
+
+impl<'a> Configured<'a> {
+    fn read(&mut self, module: &'a Value, path: &str) {
+        for resource in list(&module["resources"]) {
+            let address = resource["address"].as_str().unwrap_or_default();
+            self.resources.insert(format!("{path}{address}"), resource);
+        }
+        for (name, call) in module["module_calls"].as_object().into_iter().flatten() {
+            let inner = format!("{path}module.{name}.");
+            for (input, expression) in call["expressions"].as_object().into_iter().flatten() {
+                self.inputs.insert(format!("{inner}var.{input}"), expression);
+            }
+            self.read(&call["module"], &inner);
+        }
+    }
+
+    /// Names, as seen from the root module, everything that an expression of a module refers to.
+    fn trace(&self, expression: &Value, path: &str, into: &mut Vec<String>) {
+        match expression {
+            Value::Array(members) => {
+                members.iter().for_each(|member| self.trace(member, path, into));
+            }
+            Value::Object(members) => {
+                let names = members.get("references").map_or(&[][..], list);
+                for name in names.iter().filter_map(Value::as_str) {
+                    let name = without_indexes(&format!("{path}{name}"));
+                    match self.inputs.get(&name) {
+                        Some(given) => self.trace(given, outer(path), into),
+                        None => into.push(name),
+                    }
+                }
+                members.values().for_each(|member| self.trace(member, path, into));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The path of the module that calls the one of a path: `module.a.` of `module.a.module.b.`.
+fn outer(path: &str) -> &str {
+    let inner = path.trim_end_matches('.');
+    inner.rfind("module.").map_or("", |start| &path[..start])
+}
+
+fn collect<'a>(module: &'a Value, configured: &Configured<'a>, into: &mut Vec<Resource<'a>>) {
     for resource in list(&module["resources"]) {
         let text = |member: &str| resource[member].as_str().unwrap_or_default();
         if text("mode") == "data" {
             continue;
         }
         let address = resource["address"].as_str().unwrap_or_default();
-        let configured = named.get(&without_indexes(address));
-        let expressions = configured.and_then(|all| all["expressions"].as_object());
-        let provider = configured.and_then(|all| all["provider_config_key"].as_str());
+        let plain = without_indexes(address);
+        let resource_configured = configured.resources.get(&plain);
+        let expressions = resource_configured.and_then(|all| all["expressions"].as_object());
+        let provider = resource_configured.and_then(|all| all["provider_config_key"].as_str());
+        let path = match module_of(&plain) {
+            "" => String::new(),
+            module => format!("{module}."),
+        };
+        let trace = |(argument, expression): (&'a String, &'a Value)| {
+            let mut names = Vec::new();
+            configured.trace(expression, &path, &mut names);
+            (argument.as_str(), names)
+        };
         let references = |(argument, expression): (&'a String, &'a Value)| {
             let names = list(&expression["references"]).iter().filter_map(Value::as_str);
             (argument.as_str(), names.collect())
@@ -183,22 +271,13 @@ fn collect<'a>(
             kind: resource["type"].as_str().unwrap_or_default(),
             values: &resource["values"],
             provider: provider.unwrap_or_default(),
+            unknown: configured.unknown.get(address).copied().unwrap_or(&Value::Null),
             named: expressions.into_iter().flatten().map(references).collect(),
+            traced: expressions.into_iter().flatten().map(trace).collect(),
         });
     }
     for child in list(&module["child_modules"]) {
-        collect(child, named, into);
-    }
-}
-
-/// How every resource is configured, by address without indexes.
-fn arguments<'a>(module: &'a Value, path: &str, into: &mut BTreeMap<String, &'a Value>) {
-    for resource in list(&module["resources"]) {
-        let address = resource["address"].as_str().unwrap_or_default();
-        into.insert(format!("{path}{address}"), resource);
-    }
-    for (name, call) in module["module_calls"].as_object().into_iter().flatten() {
-        arguments(&call["module"], &format!("{path}module.{name}."), into);
+        collect(child, configured, into);
     }
 }
 
@@ -207,7 +286,7 @@ fn list(value: &Value) -> &[Value] {
 }
 
 /// The module that an address lies in, without a dot at its end; empty for the root module.
-fn module_of(address: &str) -> &str {
+pub(super) fn module_of(address: &str) -> &str {
     let mut end = 0;
     for (start, _) in address.match_indices("module.") {
         let is_start = start == 0 || start == end + 1;
@@ -226,7 +305,7 @@ fn module_of(address: &str) -> &str {
 }
 
 /// An address without its indexes.
-fn without_indexes(address: &str) -> String {
+pub(super) fn without_indexes(address: &str) -> String {
     let mut depth = 0_usize;
     let outside = |char: &char| {
         match char {

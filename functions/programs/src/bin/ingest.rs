@@ -44,6 +44,7 @@ async fn context(started: &Started) -> Result<Context, Error> {
         journal: Arc::clone(&started.meter) as _,
         latency_metrics: config::latency_metrics()?,
         authorization,
+        origin_secrets: config::origin_secrets()?,
         queue_message_bytes_max: config::queue_message_bytes_max()?,
         inline_fan_out: config::inline_fan_out()?,
         piece_deliveries_max: PIECE_DELIVERIES_MAX,

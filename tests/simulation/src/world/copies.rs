@@ -8,6 +8,7 @@ use std::{
 use gridpost_core::{
     endpoint::Allowed,
     intake::Source,
+    publish::origin::OriginSecrets,
     retry::{health::Durations, slow_endpoint::SlowEndpointSettings},
 };
 use gridpost_dead_letter::notify::Notifier;
@@ -43,6 +44,7 @@ impl Simulation {
             meter: Arc::clone(&meter) as _,
             journal: meter,
             authorization: gridpost_ingest::Authorization::Keys,
+            origin_secrets: OriginSecrets::default(),
             records: self.faulty(instance, &self.tables),
             payloads: self.faulty(instance, &self.payloads),
             queue_message_bytes_max: self.settings().message_bytes_max,

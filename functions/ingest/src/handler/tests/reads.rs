@@ -36,6 +36,41 @@ async fn what_opens_no_topic_reads_none() {
     assert_eq!(tables.injector.made(), 1 + 2);
 }
 
+/// A request that came past the CDN is refused before anything else is looked at: its path, its key, its topic.
+#[tokio::test(start_paused = true)]
+async fn what_came_past_the_cdn_is_refused_unread() {
+    // Source of the digests: `printf %s first | sha256sum`, and of `second`.
+    let secrets = "a7937b64b8caa58f03721bb6bacf5c78cb235febe0e70b1b84cd99541461a08e,\
+                   16367aacb67a4a017c8da8ab95682ccb390863780f7114dda0a0e0c55644c7c4";
+    let mut fixture = Fixture::new(stored());
+    fixture.context.origin_secrets = secrets.parse().expect("digests");
+    let tables = fixture.deployment.apart(&fixture.deployment.tables, Plan::default());
+    fixture.context.configuration = configuration(&fixture.deployment, Arc::clone(&tables) as _);
+    let good = || request(&events(1, 1));
+    let past = [
+        good(),
+        with(good(), ORIGIN_SECRET, "third"),
+        with(good(), "aeg-sas-key", ""),
+        to("/nowhere", good()),
+        Request { body: b"{".to_vec(), ..good() },
+    ];
+    for request in past {
+        let answer = fixture.publish(&request).await;
+        let body: Value = serde_json::from_str(answer.body()).expect("JSON");
+        let error = &body["error"];
+        assert_eq!(answer.status().as_u16(), 403, "{}", request.path);
+        assert_eq!(
+            (&error["code"], &error["details"][0]["code"]),
+            (&json!("Forbidden"), &json!("OriginRefused"))
+        );
+        assert_eq!(tables.injector.made(), 0, "{}", request.path);
+    }
+    for secret in ["first", "second"] {
+        let through = with(good(), ORIGIN_SECRET, secret);
+        assert_eq!(fixture.publish(&through).await.status().as_u16(), 200, "{secret}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_was_read_a_moment_ago_serves_while_the_table_can_not_be_read() {
     let mut fixture = Fixture::new(stored());
