@@ -210,7 +210,7 @@ variable "live_versions" {
 }
 
 variable "vpc" {
-  description = "Subnets and security groups for dispatch, which calls endpoints, and manage, which asks them for consent; null, the default, uses Lambda's own network. Set it to reach endpoints in private networks (name them in endpoint_allowed_networks too) or to have a fixed source address (that of the subnets' NAT gateway). The subnets must reach AWS's services: through a NAT gateway, or through VPC endpoints for SQS and Lambda and gateway endpoints for DynamoDB and S3; with endpoint_secrets or endpoint_entra_client also through VPC endpoints for Secrets Manager or SSM, with endpoint_roles or endpoint_audiences for STS, with resource_destinations for those of SNS, Kinesis Data Streams and EventBridge that it names. An internet gateway alone is not enough: Lambda has no public address there. ipv6: also use IPv6, if the subnets have it."
+  description = "Subnets and security groups for dispatch, which calls endpoints, and manage, which asks them for consent; null, the default, uses Lambda's own network. Set it to reach endpoints in private networks (name them in endpoint_allowed_networks too) or to have a fixed source address (that of the subnets' NAT gateway). The subnets must reach AWS's services: through a NAT gateway, or through VPC endpoints for SQS and Lambda and gateway endpoints for DynamoDB and S3; with endpoint_secrets or endpoint_entra_client also through VPC endpoints for Secrets Manager or SSM, with endpoint_roles or endpoint_audiences for STS, with resource_destinations for those of SNS, Kinesis Data Streams and EventBridge that it names. An internet gateway alone is not enough: Lambda has no public address there. ipv6: also use IPv6, if the subnets have it. To leave the subnets, or before a destroy, first apply empty lists, and wait 20 minutes: infra/README.md says why."
   type = object({
     subnet_ids         = list(string)
     security_group_ids = list(string)
@@ -220,10 +220,11 @@ variable "vpc" {
 
   validation {
     condition = var.vpc == null || (
-      alltrue([for id in try(var.vpc.subnet_ids, []) : can(regex("^subnet-[0-9a-z]+$", id))]) && length(try(var.vpc.subnet_ids, [])) >= 1
-      && alltrue([for id in try(var.vpc.security_group_ids, []) : can(regex("^sg-[0-9a-z]+$", id))]) && length(try(var.vpc.security_group_ids, [])) >= 1
+      alltrue([for id in try(var.vpc.subnet_ids, []) : can(regex("^subnet-[0-9a-z]+$", id))])
+      && alltrue([for id in try(var.vpc.security_group_ids, []) : can(regex("^sg-[0-9a-z]+$", id))])
+      && (length(try(var.vpc.subnet_ids, [])) == 0) == (length(try(var.vpc.security_group_ids, [])) == 0)
     )
-    error_message = "vpc must have at least one subnet (subnet-...) and one security group (sg-...), got ${jsonencode(var.vpc)}."
+    error_message = "vpc must have at least one subnet (subnet-...) and one security group (sg-...), or neither while the functions leave the network, got ${jsonencode(var.vpc)}."
   }
 }
 

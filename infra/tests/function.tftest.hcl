@@ -312,3 +312,21 @@ run "a_function_may_share_a_log_group" {
     error_message = "it logs into ${output.log_group_name}"
   }
 }
+
+# Lambda removes the interfaces with the role's permissions, up to 20 minutes after the function has left them.
+run "a_function_leaves_its_network_before_its_permission_goes" {
+  command = plan
+
+  module {
+    source = "./modules/function"
+  }
+
+  variables {
+    vpc = { subnet_ids = [], security_group_ids = [] }
+  }
+
+  assert {
+    condition     = length(aws_lambda_function.this.vpc_config) == 0 && output.network_policy != null
+    error_message = "the function stays in the VPC, or can't leave it clean"
+  }
+}

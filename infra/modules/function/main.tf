@@ -12,9 +12,9 @@ locals {
     resources = ["${local.log_group_arn}:*"]
   }
 
-  # In a VPC Lambda creates network interfaces with the function's own permissions. These can't be limited to single interfaces,
-  # which don't exist yet or can't be named.
-  network_statements = [for statement in [{
+  # In a VPC Lambda creates network interfaces with the function's own permissions, and removes them so, too: up to 20 minutes after
+  # the function has left the VPC. They can't be limited to single interfaces, which don't exist yet or can't be named.
+  network_statements = [{
     Sid    = "ManageNetworkInterfaces"
     Effect = "Allow"
     Action = [
@@ -32,7 +32,7 @@ locals {
     ]
     Resource  = ["*"]
     Condition = { ArnEquals = { "lambda:SourceFunctionArn" = [local.function_arn] } }
-  }] : statement if var.vpc != null]
+  }]
 
   # Lambda's daemon sends segments with the function's own permissions. X-Ray has no resources to restrict this to.
   trace_statements = [for statement in [{
@@ -71,7 +71,7 @@ locals {
           }
         },
       )
-    ], local.network_statements, local.trace_statements)
+    ], local.trace_statements)
   })
 
   # The function's own, or the one that it shares.
@@ -128,6 +128,20 @@ resource "aws_iam_role_policy" "this" {
   }
 }
 
+# A policy of its own, so that it goes only after the function has changed. With empty lists in vpc the function is out of the VPC,
+# and Lambda may still remove the interfaces that it has left.
+resource "aws_iam_role_policy" "network" {
+  count = var.vpc == null ? 0 : 1
+
+  name   = "network"
+  role   = aws_iam_role.this.id
+  policy = jsonencode({ Version = "2012-10-17", Statement = local.network_statements })
+
+  lifecycle {
+    create_before_destroy = true
+  }
+}
+
 resource "aws_lambda_function" "this" {
   # checkov:skip=CKV_AWS_50:the functions log each attempt themselves; tracing costs per invocation and is optional (tracing)
   # checkov:skip=CKV_AWS_115:reserved concurrency fails on accounts with a low quota; the event source mappings limit it
@@ -172,7 +186,7 @@ resource "aws_lambda_function" "this" {
   }
 
   dynamic "vpc_config" {
-    for_each = var.vpc == null ? [] : [var.vpc]
+    for_each = try(length(var.vpc.subnet_ids), 0) == 0 ? [] : [var.vpc]
 
     content {
       subnet_ids         = vpc_config.value.subnet_ids
@@ -212,7 +226,7 @@ resource "aws_lambda_function" "this" {
   }
 
   # A function must not run before it has its permissions and its log group.
-  depends_on = [aws_iam_role_policy.this]
+  depends_on = [aws_iam_role_policy.this, aws_iam_role_policy.network]
 }
 
 # Everything invokes the function through the alias live, so one change switches versions. Either Terraform moves the alias, or

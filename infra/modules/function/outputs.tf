@@ -34,8 +34,13 @@ output "log_group_name" {
 }
 
 output "policy" {
-  description = "The role's policy, as JSON: all permissions of the function."
+  description = "The role's policy, as JSON: all permissions of the function but those on network interfaces."
   value       = local.policy
+}
+
+output "network_policy" {
+  description = "The role's policy on network interfaces, as JSON; null without vpc."
+  value       = one(aws_iam_role_policy.network[*].policy)
 }
 
 output "environment" {

@@ -66,7 +66,7 @@ variable "reserved_concurrency" {
 }
 
 variable "vpc" {
-  description = "Subnets and security groups that the function's connections come from; null for Lambda's own network."
+  description = "Subnets and security groups that the function's connections come from; null for Lambda's own network. Empty lists, too, but then Lambda may still remove the network interfaces that it has left."
   type = object({
     subnet_ids         = list(string)
     security_group_ids = list(string)
