@@ -4,6 +4,8 @@
 # seven, and one more with publish_front_door FUNCTION_URL.
 
 locals {
+  alarm_end_topic_arns = var.alarm_ends ? var.alarm_topic_arns : []
+
   # Highest normal age of the oldest message, by queue, in seconds. As low as possible, because this metric leaves out messages
   # that were received three times: it sees what is not received, and the alarm on kept messages sees what comes back.
   normal_ages = {
@@ -227,7 +229,7 @@ resource "aws_cloudwatch_metric_alarm" "this" {
   alarm_description         = each.value.description
   tags                      = local.tags
   alarm_actions             = var.alarm_topic_arns
-  ok_actions                = var.alarm_topic_arns
+  ok_actions                = local.alarm_end_topic_arns
   insufficient_data_actions = each.value.tells_without_data ? var.alarm_topic_arns : null
   treat_missing_data        = each.value.tells_without_data ? "missing" : "notBreaching"
   namespace                 = each.value.metric[0]

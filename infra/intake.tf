@@ -65,10 +65,11 @@ locals {
       visibility_seconds = local.timeout_seconds["intake"] + 30
     }
     alarms = {
-      paging      = var.alarms != "NONE"
-      topic_arns  = var.alarm_topic_arns
-      age_seconds = var.alarm_queue_age_seconds
-      namespace   = local.metric_namespace
+      paging         = var.alarms != "NONE"
+      topic_arns     = var.alarm_topic_arns
+      end_topic_arns = local.alarm_end_topic_arns
+      age_seconds    = var.alarm_queue_age_seconds
+      namespace      = local.metric_namespace
     }
   }
 }

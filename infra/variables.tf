@@ -1167,7 +1167,7 @@ variable "log_retention_days" {
 }
 
 variable "alarm_topic_arns" {
-  description = "ARNs of SNS topics that are notified when an alarm goes off and when it ends, at most five (CloudWatch's limit). If empty, alarms only change their state."
+  description = "ARNs of SNS topics that are notified when an alarm goes off (alarm_ends: and when it ends), at most five (CloudWatch's limit). If empty, alarms only change their state."
   type        = list(string)
   default     = []
   nullable    = false
@@ -1178,4 +1178,11 @@ variable "alarm_topic_arns" {
     ])
     error_message = "alarm_topic_arns must be at most five ARNs of SNS topics, got ${jsonencode(var.alarm_topic_arns)}."
   }
+}
+
+variable "alarm_ends" {
+  description = "Whether alarm_topic_arns are also notified when an alarm ends, for pagers that then close the incident. A new alarm begins without data, and ends that state with its first data: the first apply sends a message for each alarm, six in all."
+  type        = bool
+  default     = false
+  nullable    = false
 }

@@ -88,4 +88,5 @@ module "gridpost" {
   log_level                     = var.log_level
   log_retention_days            = var.log_retention_days
   alarm_topic_arns              = var.alarm_topic_arns
+  alarm_ends                    = var.alarm_ends
 }

@@ -197,3 +197,5 @@ variable "alarm_topic_arns" {
   type    = any
   default = null
 }
+
+variable "alarm_ends" { default = null }

@@ -30,7 +30,7 @@ run "six_alarms_page_and_no_dashboard_costs" {
   assert {
     condition = alltrue([
       for alarm in aws_cloudwatch_metric_alarm.this :
-      alarm.alarm_actions == toset(["arn:aws:sns:eu-central-1:123456789012:ops"]) && alarm.ok_actions == alarm.alarm_actions
+      alarm.alarm_actions == toset(["arn:aws:sns:eu-central-1:123456789012:ops"]) && length(alarm.ok_actions) == 0
       && length(alarm.alarm_description) <= 1024
     ])
     error_message = "an alarm tells no one, or not that it is over, or describes itself at greater length than CloudWatch takes"
@@ -119,10 +119,27 @@ run "publishes_by_function_url_are_watched_too" {
       alarm.namespace == "AWS/Lambda" && alarm.metric_name == "Throttles" && alarm.statistic == "Sum"
       && alarm.dimensions == tomap({ FunctionName = "gridpost-ingest" })
       && alarm.threshold == 7 && alarm.comparison_operator == "GreaterThanOrEqualToThreshold"
-      && alarm.alarm_actions == toset(["arn:aws:sns:eu-central-1:123456789012:ops"]) && alarm.ok_actions == alarm.alarm_actions
+      && alarm.alarm_actions == toset(["arn:aws:sns:eu-central-1:123456789012:ops"]) && length(alarm.ok_actions) == 0
       && length(alarm.alarm_description) <= 1024
     ])
     error_message = "publishes that Lambda answers with 429 page no one"
+  }
+}
+
+# A new alarm ends its state without data within minutes: each would send a message after the first apply.
+run "an_alarm_tells_of_its_end_on_request" {
+  command = plan
+
+  variables {
+    alarm_topic_arns = ["arn:aws:sns:eu-central-1:123456789012:ops"]
+    alarm_ends       = true
+  }
+
+  assert {
+    condition = length(aws_cloudwatch_metric_alarm.this) == 6 && alltrue([
+      for alarm in aws_cloudwatch_metric_alarm.this : alarm.ok_actions == toset(["arn:aws:sns:eu-central-1:123456789012:ops"])
+    ])
+    error_message = "a pager does not learn that an alarm is over"
   }
 }
 
@@ -166,7 +183,7 @@ run "all_alarms_tell_of_causes" {
   assert {
     condition = alltrue([
       for alarm in aws_cloudwatch_metric_alarm.this :
-      alarm.alarm_actions == toset(["arn:aws:sns:eu-central-1:123456789012:ops"]) && alarm.ok_actions == alarm.alarm_actions
+      alarm.alarm_actions == toset(["arn:aws:sns:eu-central-1:123456789012:ops"]) && length(alarm.ok_actions) == 0
       && length(alarm.alarm_description) <= 1024
     ])
     error_message = "an alarm tells no one, or not that it is over, or describes itself at greater length than CloudWatch takes"

@@ -317,7 +317,7 @@ run "a_queue_of_ones_own_with_a_key" {
   }
 
   variables {
-    gridpost = merge(run.a_deployment.aws_sources, { alarms = { paging = false, topic_arns = [], age_seconds = 300 } })
+    gridpost = merge(run.a_deployment.aws_sources, { alarms = { paging = false, topic_arns = [], end_topic_arns = [], age_seconds = 300 } })
     sqs = {
       queue_arn         = "arn:aws:sqs:eu-central-1:123456789012:legacy"
       kms_key_arn       = "arn:aws:kms:eu-central-1:123456789012:key/k"

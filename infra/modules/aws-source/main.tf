@@ -280,7 +280,7 @@ resource "aws_cloudwatch_metric_alarm" "late" {
   alarm_description   = "Messages of the source ${var.name} wait longer than ${var.gridpost.alarms.age_seconds} s to be taken into the topic ${var.topic}. Look at Errors, Throttles and logs of ${local.function_name} (a line 'comes back' names what it could not reach), at the account's Lambda concurrency, and at the module's concurrency. Nothing is lost for as long as the queue keeps messages."
   tags                = var.gridpost.tags
   alarm_actions       = var.gridpost.alarms.topic_arns
-  ok_actions          = var.gridpost.alarms.topic_arns
+  ok_actions          = var.gridpost.alarms.end_topic_arns
   namespace           = "AWS/SQS"
   metric_name         = "ApproximateAgeOfOldestMessage"
   dimensions          = { QueueName = element(split(":", local.queue_arn), 5) }
@@ -299,7 +299,7 @@ resource "aws_cloudwatch_metric_alarm" "poison" {
   alarm_description   = "Messages of the source ${var.name} could not become events of the topic ${var.topic}: they do not have the source's form, or the topic does not exist or refuses them. The lines 'was refused' of ${local.function_name} name ids and reasons. They are kept for 14 days in ${local.poison_queue_name}; when the cause is fixed, ${local.redrive_advice} (docs/aws-sources.md)."
   tags                = var.gridpost.tags
   alarm_actions       = var.gridpost.alarms.topic_arns
-  ok_actions          = var.gridpost.alarms.topic_arns
+  ok_actions          = var.gridpost.alarms.end_topic_arns
   namespace           = "AWS/SQS"
   metric_name         = "ApproximateNumberOfMessagesVisible"
   dimensions          = { QueueName = local.poison_queue_name }
@@ -319,7 +319,7 @@ resource "aws_cloudwatch_metric_alarm" "kept" {
   alarm_description   = "Messages of the source ${var.name} have come back for 15 minutes. The lines 'comes back' of ${local.function_name} name ids and reasons: the topic's tables or a queue can't be reached, or the poison queue does not take a message, for example because it is larger than that queue's maximum. They come back every minute, and the queue drops them when its retention ends."
   tags                = var.gridpost.tags
   alarm_actions       = var.gridpost.alarms.topic_arns
-  ok_actions          = var.gridpost.alarms.topic_arns
+  ok_actions          = var.gridpost.alarms.end_topic_arns
   namespace           = var.gridpost.alarms.namespace
   metric_name         = "SourceKeptCount"
   dimensions          = { Source = var.name }
