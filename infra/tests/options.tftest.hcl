@@ -245,8 +245,8 @@ run "what_calls_endpoints_may_be_in_a_network_of_ones_own" {
         dispatch    = module.dispatch, manage = module.manage, ingest = module.ingest, expand = module.expand
         dead-letter = module.dead_letter, redrive = module.redrive, wake = module.wake
       } :
-      try([for statement in jsondecode(function.network_policy).Statement : statement.Sid], [])
-      == (contains(["dispatch", "manage"], name) ? ["ManageNetworkInterfaces", "NotByTheFunctionItself"] : [])
+      try(join(" ", [for statement in jsondecode(function.network_policy).Statement : statement.Sid]), "")
+      == (contains(["dispatch", "manage"], name) ? "ManageNetworkInterfaces NotByTheFunctionItself" : "")
     ])
     error_message = "a function can't have its network interfaces, or needs none and may"
   }
@@ -435,4 +435,74 @@ run "the_printed_command_shows_what_publishers_are_asked_for" {
     condition     = strcontains(local.publish_credentials["AWS_IAM"], "aws:amz:eu-central-1:execute-api") && strcontains(local.publish_credentials["KEYS"], "aeg-sas-key: $GRIDPOST_KEY")
     error_message = "the command shows ${jsonencode(local.publish_credentials)}"
   }
+}
+
+run "dead_letters_go_when_their_owner_says" {
+  command = plan
+
+  variables {
+    dead_letter_retention_days = 90
+  }
+
+  assert {
+    condition = (
+      aws_s3_bucket_lifecycle_configuration.dead_letters[0].rule[0].status == "Enabled"
+      && one(aws_s3_bucket_lifecycle_configuration.dead_letters[0].rule[0].expiration).days == 90
+    )
+    error_message = "dead letters stay longer than their owner may keep them"
+  }
+}
+
+run "ingest_asks_for_the_secret_of_what_stands_in_front" {
+  command = plan
+
+  variables {
+    publish_public_url   = "https://events.example.com"
+    origin_secret_sha256 = [sha256("old"), sha256("new")]
+  }
+
+  assert {
+    condition = (
+      module.ingest.environment["GRIDPOST_ORIGIN_SECRET_SHA256"] == "${sha256("old")},${sha256("new")}"
+      && module.manage.environment["GRIDPOST_PUBLISH_URL"] == "https://events.example.com"
+      && output.publish_url == "https://events.example.com"
+      && alltrue([
+        for function in [module.expand, module.dispatch, module.manage, module.wake] :
+        !contains(keys(function.environment), "GRIDPOST_ORIGIN_SECRET_SHA256")
+      ])
+    )
+    error_message = "ingest has ${jsonencode(module.ingest.environment)}"
+  }
+}
+
+run "refuses_a_secret_in_place_of_its_digest" {
+  command = plan
+
+  variables {
+    publish_public_url   = "https://events.example.com"
+    origin_secret_sha256 = ["secret"]
+  }
+
+  expect_failures = [var.origin_secret_sha256]
+}
+
+run "refuses_a_secret_without_the_address_that_shows_it" {
+  command = plan
+
+  variables {
+    origin_secret_sha256 = [sha256("new")]
+  }
+
+  expect_failures = [var.origin_secret_sha256]
+}
+
+run "refuses_an_address_with_a_path_and_a_retention_of_no_days" {
+  command = plan
+
+  variables {
+    publish_public_url         = "https://events.example.com/"
+    dead_letter_retention_days = 0
+  }
+
+  expect_failures = [var.publish_public_url, var.dead_letter_retention_days]
 }

@@ -162,8 +162,9 @@ where
     parsed_or("GRIDPOST_PUBLISH_AUTHORIZATION", T::default())
 }
 
-/// Reads `GRIDPOST_ORIGIN_SECRET_SHA256`: what publishes must come through; by default nothing. An error does
-/// not repeat the value, which may be a secret by mistake.
+/// Reads `GRIDPOST_ORIGIN_SECRET_SHA256`: digests of the secrets of the CDN that publishes must come
+/// through; by default there is none. An error does not repeat the value, which may be a secret by
+/// mistake.
 pub fn origin_secrets<T>() -> Result<T, SettingError>
 where
     T: Default + FromStr<Err: Display>,

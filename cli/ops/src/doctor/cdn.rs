@@ -1,19 +1,24 @@
-//! Finds content delivery networks (CloudFront) in front of the publish API that requests can pass by: the API
-//! has public names of its own, so ingest must ask for a secret that only the network knows.
+//! Finds content delivery networks (CloudFront) in front of the publish API that requests can pass
+//! by: the API has public names of its own, so ingest must ask for a secret that only the network
+//! knows.
 
 use gridpost_core::publish::origin::ORIGIN_SECRET;
 use serde_json::Value;
 
 use super::{
     Fault, Plan,
-    plan::{Resource, module_of, without_indexes},
+    plan::{Resource, module_of},
 };
 
 const SOURCE: &str = "CloudFront developer guide, adding custom headers to origin requests";
 
-/// The setting by which a function is ingest, whatever its name.
+/// A setting that ingest alone has.
 const INGEST: &str = "GRIDPOST_PUBLISH_AUTHORIZATION";
+
+/// The setting that makes ingest ask for the network's secret.
 const SECRETS: &str = "GRIDPOST_ORIGIN_SECRET_SHA256";
+
+/// A function's settings.
 const VARIABLES: &str = "environment.0.variables";
 
 /// A deployment's ingest, and the names under which the publish API behind it answers.
@@ -39,7 +44,9 @@ pub(super) fn check(plan: &Plan<'_>) -> Vec<Fault> {
 }
 
 fn ingest<'p>(plan: &'p Plan<'p>, function: &'p Resource<'p>) -> Option<Ingest<'p>> {
-    function.at(&format!("{VARIABLES}.{INGEST}"))?;
+    if let Some(variables) = function.at(VARIABLES) {
+        variables.get(INGEST)?;
+    }
     let own = module_of(function.address);
     let module = own.strip_suffix("module.ingest")?.trim_end_matches('.');
     let is_within = |resource: &&Resource<'_>| module_of(resource.address) == module;
@@ -63,33 +70,27 @@ fn ingest<'p>(plan: &'p Plan<'p>, function: &'p Resource<'p>) -> Option<Ingest<'
 /// Whether a mapping outside the module leads from a domain to its publish API.
 fn is_mapped(plan: &Plan<'_>, domain: &Resource<'_>, module: &str) -> bool {
     plan.of("aws_apigatewayv2_api_mapping").any(|mapping| {
-        let names = |argument, name: &str| mapping.traced(argument).iter().any(|it| it == name);
-        let domain = without_indexes(domain.address);
-        let is_of_domain = mapping.traced("domain_name").iter().any(|it| it.starts_with(&domain));
-        is_of_domain && names("api_id", &output(module, "publish_api_id"))
+        mapping.traces("domain_name", domain.address)
+            && mapping.traces("api_id", &format!("{module}.publish_api_id"))
     })
 }
 
-fn output(module: &str, name: &str) -> String {
-    format!("{}.{name}", without_indexes(module))
-}
-
-/// Whether an origin is the publish API of an ingest, by its name or, if that is not known yet, by the
-/// outputs of the module that the distribution names.
+/// Whether an origin is the publish API of an ingest, by its name or, if that is not known yet, by
+/// the outputs of the module that the distribution names.
 fn leads_to(distribution: &Resource<'_>, origin: &Value, ingest: &Ingest<'_>) -> bool {
     match origin["domain_name"].as_str() {
         Some(host) => ingest.hosts.contains(&host),
-        None => ["publish_host", "publish_url", "publish_api_id"].iter().any(|name| {
-            let output = output(ingest.module, name);
-            distribution.traced("origin").contains(&output)
-        }),
+        None => ["publish_host", "publish_url", "publish_api_id"]
+            .iter()
+            .any(|output| distribution.traces("origin", &format!("{}.{output}", ingest.module))),
     }
 }
 
 fn fault(distribution: &Resource<'_>, origin: &Value, ingest: &Ingest<'_>) -> Option<Fault> {
     let setting = format!("{VARIABLES}.{SECRETS}");
     let function = ingest.function;
-    let asks = function.at(&setting).is_some() || function.is_unknown(&setting);
+    // With a digest that is not known yet, no setting is: then nothing can be said of it.
+    let asks = function.at(&setting).is_some() || function.is_unknown(VARIABLES);
     let headers = origin["custom_header"].as_array().into_iter().flatten();
     let names = headers.filter_map(|header| header["name"].as_str());
     let sends = names.filter(|name| name.eq_ignore_ascii_case(ORIGIN_SECRET)).count() > 0;
@@ -98,8 +99,8 @@ fn fault(distribution: &Resource<'_>, origin: &Value, ingest: &Ingest<'_>) -> Op
         (false, _) => (
             "cdn-passed-by",
             format!(
-                "an API that asks for the secret of the CDN in front of it: origin_secret_sha256, and the \
-                 header {ORIGIN_SECRET} in the origin"
+                "an API that asks for the secret of the CDN in front of it: origin_secret_sha256, \
+                 and the header {ORIGIN_SECRET} in the origin"
             ),
             format!("{} takes publishes at the API's own names, too", function.address),
         ),
@@ -112,4 +113,98 @@ fn fault(distribution: &Resource<'_>, origin: &Value, ingest: &Ingest<'_>) -> Op
         ),
     };
     Some(Fault { code, address: distribution.address.to_owned(), limit, found, source: SOURCE })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::{Account, check};
+
+    const HOST: &str = "origin.example.com";
+
+    /// A plan with a deployment, and with a distribution in front of it in a module of its own, as
+    /// Terraform tells it. `setting` is ingest's, `origin` the distribution's, `host` what its module
+    /// is given.
+    fn plan(setting: &Value, origin: &Value, host: &Value) -> Value {
+        let (ingest, cdn) = (
+            "module.gridpost[\"eu\"].module.ingest.aws_lambda_function.this",
+            "module.cdn.aws_cloudfront_distribution.this",
+        );
+        let of = |address: &str, kind: &str, values: Value| json!({"mode": "managed", "address": address, "type": kind, "values": values});
+        let resources = json!([
+            of(
+                "aws_apigatewayv2_domain_name.own",
+                "aws_apigatewayv2_domain_name",
+                json!({"domain_name": HOST})
+            ),
+            of(
+                "aws_apigatewayv2_api_mapping.own",
+                "aws_apigatewayv2_api_mapping",
+                json!({"stage": "$default"})
+            ),
+            of(ingest, "aws_lambda_function", json!({"environment": [setting]})),
+            of(cdn, "aws_cloudfront_distribution", json!({"origin": [origin]})),
+        ]);
+        let mapping = json!({
+            "api_id": {"references": ["module.gridpost[\"eu\"].publish_api_id"]},
+            "domain_name": {"references": ["aws_apigatewayv2_domain_name.own.id"]},
+        });
+        let distribution = json!({"origin": [{"domain_name": {"references": ["var.host"]}}]});
+        let cdn_module = json!({"resources": [{
+            "address": "aws_cloudfront_distribution.this", "expressions": distribution,
+        }]});
+        let unknown = setting.get("variables").is_none();
+        json!({
+            "planned_values": {"root_module": {"resources": resources}},
+            "resource_changes": [{
+                "address": ingest,
+                "change": {"after_unknown": {"environment": [{"variables": unknown}]}},
+            }],
+            "configuration": {"root_module": {
+                "resources": [
+                    {"address": "aws_apigatewayv2_api_mapping.own", "expressions": mapping},
+                ],
+                "module_calls": {"cdn": {"expressions": {"host": host}, "module": cdn_module}},
+            }},
+        })
+    }
+
+    #[test]
+    fn a_distribution_that_can_be_passed_by_is_found() {
+        let keys = json!({"variables": {"GRIDPOST_PUBLISH_AUTHORIZATION": "KEYS"}});
+        let closed = json!({"variables": {
+            "GRIDPOST_PUBLISH_AUTHORIZATION": "KEYS", "GRIDPOST_ORIGIN_SECRET_SHA256": "00",
+        }});
+        let (later, other) = (json!({}), json!({"variables": {"ANY": "1"}}));
+        let by_name = json!({"domain_name": HOST});
+        let by_output = json!({});
+        let header = json!([{"name": "X-Gridpost-Origin-Secret"}]);
+        let with_secret = json!({"custom_header": header});
+        let given = json!({"references": ["module.gridpost[\"eu\"].publish_host"]});
+        let by_each = json!({"references": ["module.gridpost.publish_url", "each.key"]});
+        let elsewhere = json!({"references": ["module.gridpost[\"us\"].publish_host"]});
+        let local = json!({"references": ["local.host"]});
+        let passed_by = &["cdn-passed-by"][..];
+        let table: [(&Value, &Value, &Value, &[&str]); 12] = [
+            (&keys, &by_name, &local, passed_by),
+            (&keys, &by_output, &given, passed_by),
+            (&keys, &by_output, &by_each, passed_by),
+            (&keys, &with_secret, &given, passed_by),
+            (&closed, &by_output, &given, &["cdn-without-secret"]),
+            (&later, &by_name, &local, &["cdn-without-secret"]),
+            (&closed, &with_secret, &given, &[]),
+            (&later, &with_secret, &given, &[]),
+            (&keys, &by_output, &elsewhere, &[]),
+            (&keys, &by_output, &local, &[]),
+            (&keys, &json!({"domain_name": "www.example.com"}), &given, &[]),
+            (&other, &by_name, &local, &[]),
+        ];
+        for (setting, origin, host, want) in table {
+            let document = plan(setting, origin, host);
+            let (_, faults) = check(&document, &Account::default()).expect("a plan");
+            let codes: Vec<_> = faults.iter().map(|fault| fault.code).collect();
+            assert_eq!(codes, want, "{setting} {origin} {host}");
+        }
+    }
 }

@@ -171,10 +171,12 @@ impl Resource<'_> {
         *value == Value::Bool(true)
     }
 
-    /// Whatever an argument or a block of it names, as seen from the root module, without indexes:
-    /// `module.gridpost.publish_host`.
-    pub fn traced(&self, argument: &str) -> &[String] {
-        self.traced.get(argument).map_or(&[], Vec::as_slice)
+    /// Whether an argument or a block of it names something that begins so, as seen from the root module:
+    /// `module.gridpost["orders"].publish_host`. Names may leave indexes out.
+    pub fn traces(&self, argument: &str, start: &str) -> bool {
+        let plain = without_indexes(start);
+        let is_it = |name: &String| is_below(name, start) || is_below(name, &plain);
+        self.traced.get(argument).is_some_and(|names| names.iter().any(is_it))
     }
 
     /// A text by its path.
@@ -223,8 +225,8 @@ impl<'a> Configured<'a> {
             Value::Object(members) => {
                 let names = members.get("references").map_or(&[][..], list);
                 for name in names.iter().filter_map(Value::as_str) {
-                    let name = without_indexes(&format!("{path}{name}"));
-                    match self.inputs.get(&name) {
+                    let name = format!("{path}{name}");
+                    match self.inputs.get(&without_indexes(&name)) {
                         Some(given) => self.trace(given, outer(path), into),
                         None => into.push(name),
                     }
@@ -281,7 +283,7 @@ fn collect<'a>(module: &'a Value, configured: &Configured<'a>, into: &mut Vec<Re
     }
 }
 
-fn list(value: &Value) -> &[Value] {
+pub(super) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
@@ -305,7 +307,7 @@ pub(super) fn module_of(address: &str) -> &str {
 }
 
 /// An address without its indexes.
-pub(super) fn without_indexes(address: &str) -> String {
+fn without_indexes(address: &str) -> String {
     let mut depth = 0_usize;
     let outside = |char: &char| {
         match char {

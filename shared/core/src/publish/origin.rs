@@ -11,13 +11,16 @@ use super::PublishError;
 /// The header in which the network shows its secret.
 pub const ORIGIN_SECRET: &str = "x-gridpost-origin-secret";
 
-/// SHA-256 digests of the secrets that the network may send, at most two; none lets every request pass.
+/// SHA-256 digests of the secrets that the network may send, at most two; none lets every request
+/// pass.
 ///
-/// The digest of a random secret does not tell the secret, so it may stand in a function's environment.
+/// The digest of a random secret does not tell the secret, so it may stand in a function's
+/// environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OriginSecrets(Vec<[u8; 32]>);
 
-/// A setting that is no list of digests. It never repeats the setting, which may be a secret by mistake.
+/// A setting that does not list digests. It never repeats the setting, which may be a secret by
+/// mistake.
 #[derive(Debug, thiserror::Error)]
 #[error("must be one or two SHA-256 digests of 64 hexadecimal digits, with a comma between them")]
 pub struct OriginSecretsError;
@@ -35,8 +38,8 @@ impl FromStr for OriginSecrets {
 }
 
 impl OriginSecrets {
-    /// Refuses a request that does not show one of the secrets exactly once. Takes the same time whichever
-    /// secret it shows, and for every wrong one of the same length.
+    /// Refuses a request that does not show one of the secrets exactly once. Takes the same time
+    /// whichever secret it shows, and for every wrong one of the same length.
     pub fn check(&self, headers: &HeaderMap) -> Result<(), PublishError> {
         if self.0.is_empty() {
             return Ok(());

@@ -36,7 +36,7 @@ async fn what_opens_no_topic_reads_none() {
     assert_eq!(tables.injector.made(), 1 + 2);
 }
 
-/// A request that came past the CDN is refused before anything else is looked at: its path, its key, its topic.
+/// Refuses a request that came past the CDN before it looks at anything else: path, key, topic.
 #[tokio::test(start_paused = true)]
 async fn what_came_past_the_cdn_is_refused_unread() {
     // Source of the digests: `printf %s first | sha256sum`, and of `second`.
