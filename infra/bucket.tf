@@ -9,11 +9,31 @@ resource "aws_s3_bucket" "dead_letters" {
   # checkov:skip=CKV_AWS_21:each object has its own name and is written once; only a purge deletes it
   # checkov:skip=CKV_AWS_144:the owner decides on a copy in another region
   # checkov:skip=CKV_AWS_145:S3's own key; see the state table
-  # checkov:skip=CKV2_AWS_61:a dead letter is kept until its owner removes it
+  # checkov:skip=CKV2_AWS_61:a dead letter is the last copy of an event; the owner says when it goes (dead_letter_retention_days)
   # checkov:skip=CKV2_AWS_62:nothing needs a notification of a new object
   bucket        = local.dead_letter_bucket_name
   tags          = local.tags
   force_destroy = !var.protect_data
+}
+
+resource "aws_s3_bucket_lifecycle_configuration" "dead_letters" {
+  count = var.dead_letter_retention_days == null ? 0 : 1
+
+  bucket = aws_s3_bucket.dead_letters.id
+
+  rule {
+    id     = "remove-by-age"
+    status = "Enabled"
+    filter {}
+
+    expiration {
+      days = var.dead_letter_retention_days
+    }
+
+    abort_incomplete_multipart_upload {
+      days_after_initiation = 1
+    }
+  }
 }
 
 resource "aws_s3_bucket_public_access_block" "dead_letters" {

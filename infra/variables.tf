@@ -596,6 +596,20 @@ variable "dead_letter_bucket_key_arns" {
   }
 }
 
+variable "dead_letter_retention_days" {
+  description = "Days after which S3 deletes dead letters from the deployment's own bucket, 1 to 3650. They hold events, perhaps with personal data, and are the last copy: null, the default, keeps them until you delete them. Buckets of dead_letter_bucket_arns have rules of their own."
+  type        = number
+  default     = null
+
+  validation {
+    condition = var.dead_letter_retention_days == null || try(
+      var.dead_letter_retention_days >= 1 && var.dead_letter_retention_days <= 3650
+      && floor(var.dead_letter_retention_days) == var.dead_letter_retention_days, false
+    )
+    error_message = "dead_letter_retention_days must be null or a whole number from 1 to 3650, got ${coalesce(var.dead_letter_retention_days, "null")}."
+  }
+}
+
 variable "config_cache_ms" {
   description = "Milliseconds for which ingest uses configuration that it has read, 0 to 10000. manage waits as long before it answers a change, so every publish after the answer sees the change. A longer time would leave manage no time to answer."
   type        = number

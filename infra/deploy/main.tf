@@ -45,6 +45,7 @@ module "gridpost" {
   dead_letter_topic             = var.dead_letter_topic
   dead_letter_bucket_arns       = var.dead_letter_bucket_arns
   dead_letter_bucket_key_arns   = var.dead_letter_bucket_key_arns
+  dead_letter_retention_days    = var.dead_letter_retention_days
   config_cache_ms               = var.config_cache_ms
   dispatch_config_cache_ms      = var.dispatch_config_cache_ms
   config_stale_seconds          = var.config_stale_seconds

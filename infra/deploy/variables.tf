@@ -97,6 +97,7 @@ variable "dead_letter_bucket_key_arns" {
   default = null
 }
 
+variable "dead_letter_retention_days" { default = null }
 variable "config_cache_ms" { default = null }
 variable "dispatch_config_cache_ms" { default = null }
 variable "config_stale_seconds" { default = null }

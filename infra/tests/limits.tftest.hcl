@@ -139,6 +139,12 @@ run "defaults" {
     error_message = "the payload bucket is open, unprotected or not encrypted"
   }
 
+  # They are the last copy of an event.
+  assert {
+    condition     = length(aws_s3_bucket_lifecycle_configuration.dead_letters) == 0
+    error_message = "dead letters are deleted, and no one asked for it"
+  }
+
   # Time-to-live of 7 days at most, and 14 days in the dead-letter queue.
   assert {
     condition = (
