@@ -4,9 +4,10 @@ modules/aws-source to what that makes besides.
 
     python3 infra/deployer_policy.py                every resource type of the module's files
     python3 infra/deployer_policy.py --plan FILE    and of a plan (terraform show -json)
+    python3 infra/deployer_policy.py --write        writes needed.json, by which gridpost doctor judges policies
 
-Exits with 1 where the policy allows too little or too much. Actions are those that the AWS provider calls to
-create, read, change, tag and delete a resource, by its source and AWS's service authorization reference.
+Exits with 1 where the policy allows too little or too much. What the provider calls is recorded (tests/provider_calls.py); what no
+record shows is in FURTHER, each with its source.
 """
 
 import fnmatch
@@ -16,29 +17,105 @@ import sys
 from pathlib import Path
 
 INFRA = Path(__file__).resolve().parent
+DOCTOR = INFRA.parent / "cli/ops/src/doctor"
+RECORD, NEEDED_FILE = DOCTOR / "provider-calls.json", DOCTOR / "needed.json"
 PREFIX = "gridpost"
 # IAM's limit for a managed policy, without white space; prefixes have at most 20 characters.
 CHARACTERS_MAX, PREFIX_MAX = 6_144, 20
 
-ACCOUNT = "eu-central-1:123456789012"
-FUNCTION = f"arn:aws:lambda:{ACCOUNT}:function:{PREFIX}-ingest"
-MAPPING = f"arn:aws:lambda:{ACCOUNT}:event-source-mapping:3f2a"
-ROLE = f"arn:aws:iam::123456789012:role/{PREFIX}-ingest-eu-central-1"
-QUEUE = f"arn:aws:sqs:{ACCOUNT}:{PREFIX}-retry-0"
-TABLE = f"arn:aws:dynamodb:{ACCOUNT}:table/{PREFIX}-config"
-BUCKET = f"arn:aws:s3:::{PREFIX}-payloads-123456789012-eu-central-1"
-LOGS = f"arn:aws:logs:{ACCOUNT}:log-group:/aws/lambda/{PREFIX}-ingest"
-ACCESS_LOGS = f"arn:aws:logs:{ACCOUNT}:log-group:/aws/vendedlogs/{PREFIX}-manage-api"
-ALARM = f"arn:aws:cloudwatch:{ACCOUNT}:alarm:{PREFIX}-late"
-DASHBOARD = f"arn:aws:cloudwatch::123456789012:dashboard/{PREFIX}"
-SCHEDULE = f"arn:aws:scheduler:{ACCOUNT}:schedule/default/{PREFIX}-wake"
-RULE = f"arn:aws:events:{ACCOUNT}:rule/{PREFIX}-source-uploads"
-RULE_OF_BUS = f"arn:aws:events:{ACCOUNT}:rule/own/{PREFIX}-source-uploads"
-OWN_BUCKET, OWN_TOPIC = "arn:aws:s3:::my-uploads", f"arn:aws:sns:{ACCOUNT}:orders"
-STACK = f"arn:aws:cloudformation:{ACCOUNT}:stack/{PREFIX}-publish-by-url/3f2a"
-API = "arn:aws:apigateway:eu-central-1::"
-ZONE, CHANGE = "arn:aws:route53:::hostedzone/Z1", "arn:aws:route53:::change/C1"
+# ARNs by the arguments of a resource. A star is what is not known before.
+FUNCTION = "arn:*:lambda:*:*:function:{function_name}"
+MAPPING = "arn:*:lambda:*:*:event-source-mapping:*"
+ROLE = "arn:*:iam::*:role{path}{name}"
+QUEUE = "arn:*:sqs:*:*:{name}"
+TABLE = "arn:*:dynamodb:*:*:table/{name}"
+BUCKET = "arn:*:s3:::{bucket}"
+LOGS = "arn:*:logs:*:*:log-group:{name}"
+ALARM = "arn:*:cloudwatch:*:*:alarm:{alarm_name}"
+DASHBOARD = "arn:*:cloudwatch::*:dashboard/{dashboard_name}"
+SCHEDULE = "arn:*:scheduler:*:*:schedule/{group_name}/{name}"
+STACK = "arn:*:cloudformation:*:*:stack/{name}/*"
+RULE = "arn:*:events:*:*:rule/*{name}"
+TARGET = "arn:*:events:*:*:rule/*{rule}"
+OWN_TOPIC = "{topic_arn}"
+API = "arn:*:apigateway:*::"
+ZONE, CHANGE = "arn:*:route53:::hostedzone/{zone_id}", "arn:*:route53:::change/*"
 ANY = "*"
+
+# What the module gives these arguments. Buckets and topics of sources are the user's own.
+SAMPLES = {
+    "{function_name}": [f"{PREFIX}-ingest"],
+    "{path}": ["/"],
+    "{group_name}": ["default"],
+    "{name}": [f"{PREFIX}-retry-0"],
+    "{bucket}": [f"{PREFIX}-payloads-123456789012-eu-central-1"],
+    "{alarm_name}": [f"{PREFIX}-late"],
+    "{dashboard_name}": [PREFIX],
+    "*{rule}": [f"{PREFIX}-source-uploads", f"own/{PREFIX}-source-uploads"],
+    "{topic_arn}": ["arn:aws:sns:eu-central-1:123456789012:orders"],
+    "{zone_id}": ["Z1"],
+}
+SAMPLES_OF = {
+    LOGS: [f"arn:*:logs:*:*:log-group:/aws/lambda/{PREFIX}-ingest", f"arn:*:logs:*:*:log-group:/aws/vendedlogs/{PREFIX}-manage-api"],
+    RULE: ["arn:*:events:*:*:rule/gridpost-source-uploads", "arn:*:events:*:*:rule/own/gridpost-source-uploads"],
+}
+
+# By type of resource: the resource that its calls need to be allowed for.
+RESOURCES = {
+    "aws_cloudformation_stack": STACK,
+    "aws_cloudwatch_dashboard": DASHBOARD,
+    "aws_cloudwatch_event_rule": RULE,
+    "aws_cloudwatch_event_target": TARGET,
+    "aws_cloudwatch_log_group": LOGS,
+    "aws_cloudwatch_metric_alarm": ALARM,
+    "aws_dynamodb_table": TABLE,
+    "aws_iam_role": ROLE,
+    "aws_iam_role_policy": "arn:*:iam::*:role/*",
+    "aws_lambda_alias": FUNCTION,
+    "aws_lambda_event_source_mapping": MAPPING,
+    "aws_lambda_function": FUNCTION,
+    "aws_lambda_function_event_invoke_config": FUNCTION,
+    "aws_lambda_permission": FUNCTION,
+    "aws_route53_record": ZONE,
+    "aws_s3_bucket": BUCKET,
+    "aws_s3_bucket_lifecycle_configuration": BUCKET,
+    "aws_s3_bucket_notification": BUCKET,
+    "aws_s3_bucket_ownership_controls": BUCKET,
+    "aws_s3_bucket_policy": BUCKET,
+    "aws_s3_bucket_public_access_block": BUCKET,
+    "aws_s3_bucket_server_side_encryption_configuration": BUCKET,
+    "aws_scheduler_schedule": SCHEDULE,
+    "aws_sns_topic_subscription": OWN_TOPIC,
+    "aws_sqs_queue": QUEUE,
+}
+
+# By operation: its permission, where that has another name, and the resource, where it is another one.
+# Sources: service authorization reference of S3, of CloudWatch (DescribeAlarms), of CloudWatch Logs (DescribeLogGroups).
+PERMISSIONS = {
+    "s3:GetBucketAccelerateConfiguration": "s3:GetAccelerateConfiguration",
+    "s3:GetBucketCors": "s3:GetBucketCORS",
+    "s3:GetBucketEncryption": "s3:GetEncryptionConfiguration",
+    "s3:GetBucketLifecycleConfiguration": "s3:GetLifecycleConfiguration",
+    "s3:GetBucketNotificationConfiguration": "s3:GetBucketNotification",
+    "s3:GetBucketReplication": "s3:GetReplicationConfiguration",
+    "s3:GetObjectLockConfiguration": "s3:GetBucketObjectLockConfiguration",
+    "s3:GetPublicAccessBlock": "s3:GetBucketPublicAccessBlock",
+    "s3:HeadBucket": "s3:ListBucket",
+    "s3:ListObjectVersions": "s3:ListBucketVersions",
+    "s3:PutBucketEncryption": "s3:PutEncryptionConfiguration",
+    "s3:PutBucketLifecycleConfiguration": "s3:PutLifecycleConfiguration",
+    "s3:PutBucketNotificationConfiguration": "s3:PutBucketNotification",
+    "s3:PutPublicAccessBlock": "s3:PutBucketPublicAccessBlock",
+    # Removing them is putting none.
+    "s3:DeleteBucketEncryption": "s3:PutEncryptionConfiguration",
+    "s3:DeleteBucketLifecycle": "s3:PutLifecycleConfiguration",
+    "s3:DeleteBucketOwnershipControls": "s3:PutBucketOwnershipControls",
+    "s3:DeleteBucketTagging": "s3:PutBucketTagging",
+    "s3:DeletePublicAccessBlock": "s3:PutBucketPublicAccessBlock",
+    "lambda:Invoke": "lambda:InvokeFunction",
+}
+EVERYWHERE = {"cloudwatch:DescribeAlarms", "logs:DescribeLogGroups", "sns:GetSubscriptionAttributes",
+              "sns:SetSubscriptionAttributes", "sns:Unsubscribe"}
 
 
 def of(service, names, *arns):
@@ -46,127 +123,113 @@ def of(service, names, *arns):
     return [(f"{service}:{name}", arn) for name in names.split() for arn in arns]
 
 
-def api(*paths):
-    """API Gateway's permissions are methods of paths, which have generated ids."""
-    return of("apigateway", "DELETE GET PATCH POST PUT", *(API + path for path in paths), API + "/tags/x")
+def api(path):
+    """API Gateway's permissions are methods of paths, which have generated ids: of a collection, its members, and their tags."""
+    return (
+        of("apigateway", "POST", API + path)
+        + of("apigateway", "DELETE GET PATCH", f"{API}{path}/*")
+        + of("apigateway", "DELETE POST PUT", API + "/tags/*")
+    )
 
 
-BUCKET_READS = (
-    "GetAccelerateConfiguration GetBucketAcl GetBucketCORS GetBucketLocation GetBucketLogging GetBucketPolicy "
-    "GetBucketObjectLockConfiguration GetBucketRequestPayment GetBucketTagging GetBucketVersioning GetBucketWebsite "
-    "GetEncryptionConfiguration GetLifecycleConfiguration GetReplicationConfiguration"
-)
-NEEDED = {
-    "aws_apigatewayv2_api": api("/apis", "/apis/a"),
-    "aws_apigatewayv2_api_mapping": api("/domainnames/d/apimappings", "/domainnames/d/apimappings/m"),
-    "aws_apigatewayv2_authorizer": api("/apis/a/authorizers", "/apis/a/authorizers/b"),
-    "aws_apigatewayv2_domain_name": api("/domainnames", "/domainnames/d"),
-    "aws_apigatewayv2_integration": api("/apis/a/integrations", "/apis/a/integrations/b"),
-    "aws_apigatewayv2_route": api("/apis/a/routes", "/apis/a/routes/b"),
-    # What delivers access logs to a log group is made by CloudWatch in the caller's name.
-    "aws_apigatewayv2_stage": api("/apis/a/stages", "/apis/a/stages/b") + of(
+# What no record shows: what AWS asks beside the call itself, what later providers call, what the emulator can't do or the recorded
+# deployment does not have. Each with its source.
+FURTHER = {
+    # A domain needs a certificate, and these types what the record shows of the others: methods of paths.
+    "aws_apigatewayv2_api": api("/apis"),
+    "aws_apigatewayv2_api_mapping": api("/domainnames/*/apimappings"),
+    "aws_apigatewayv2_authorizer": api("/apis/*/authorizers"),
+    "aws_apigatewayv2_domain_name": api("/domainnames"),
+    "aws_apigatewayv2_integration": api("/apis/*/integrations"),
+    "aws_apigatewayv2_route": api("/apis/*/routes"),
+    # Access logs are delivered in the caller's name. API Gateway, "Configure logging for HTTP APIs".
+    "aws_apigatewayv2_stage": api("/apis/*/stages") + of(
         "logs",
         "CreateLogDelivery DeleteLogDelivery DescribeResourcePolicies GetLogDelivery ListLogDeliveries "
         "PutResourcePolicy UpdateLogDelivery",
         ANY,
     ),
+    # The function URL and its grants are made in the caller's name. CloudFormation registry, handlers of AWS::Lambda::Url and
+    # AWS::Lambda::Permission; the provider, resource aws_cloudformation_stack.
     "aws_cloudformation_stack": of(
         "cloudformation",
-        "CreateStack DeleteStack DescribeStackEvents DescribeStacks GetTemplate UpdateStack",
+        "DescribeStackEvents UpdateStack",
         STACK,
-    )
-    # The function URL and its grants, in the caller's name.
-    + of(
+    ) + of(
         "lambda",
         "AddPermission CreateFunctionUrlConfig DeleteFunctionUrlConfig GetFunctionUrlConfig GetPolicy RemovePermission "
         "UpdateFunctionUrlConfig",
-        FUNCTION,
+        "arn:*:lambda:*:*:function:*",
     ),
-    "aws_cloudwatch_dashboard": of("cloudwatch", "DeleteDashboards GetDashboard PutDashboard", DASHBOARD),
-    "aws_cloudwatch_log_group": of(
-        "logs",
-        "AssociateKmsKey CreateLogGroup DeleteLogGroup DeleteRetentionPolicy DisassociateKmsKey ListTagsForResource "
-        "PutRetentionPolicy TagResource UntagResource",
-        LOGS,
-        ACCESS_LOGS,
-    ) + of("logs", "DescribeLogGroups", ANY),
-    "aws_cloudwatch_metric_alarm": of(
-        "cloudwatch", "DeleteAlarms DescribeAlarms ListTagsForResource PutMetricAlarm TagResource UntagResource", ALARM
-    ),
-    "aws_dynamodb_table": of(
-        "dynamodb",
-        "CreateTable DeleteTable DescribeContinuousBackups DescribeTable DescribeTimeToLive ListTagsOfResource "
-        "TagResource UntagResource UpdateContinuousBackups UpdateTable UpdateTimeToLive",
-        TABLE,
-    ),
+    # kms_key_arns; the emulator takes neither. The provider, resource aws_cloudwatch_log_group.
+    "aws_cloudwatch_log_group": of("logs", "AssociateKmsKey DeleteRetentionPolicy DisassociateKmsKey", LOGS),
+    # A change of protect_data. The provider, resource aws_dynamodb_table.
+    "aws_dynamodb_table": of("dynamodb", "UpdateTable", TABLE),
+    # A change of a description, of who may assume the role, of its boundary; the provider, resource aws_iam_role.
     "aws_iam_role": of(
         "iam",
-        "CreateRole DeleteRole DeleteRolePermissionsBoundary GetRole ListAttachedRolePolicies "
-        "ListInstanceProfilesForRole ListRolePolicies PutRolePermissionsBoundary TagRole UntagRole "
-        "UpdateAssumeRolePolicy UpdateRole",
+        "PutRolePermissionsBoundary UpdateAssumeRolePolicy UpdateRole UpdateRoleDescription",
         ROLE,
     ),
-    "aws_iam_role_policy": of("iam", "DeleteRolePolicy GetRolePolicy PutRolePolicy", ROLE),
-    "aws_lambda_alias": of("lambda", "CreateAlias DeleteAlias GetAlias UpdateAlias", FUNCTION),
-    "aws_lambda_event_source_mapping": of(
-        "lambda",
-        "CreateEventSourceMapping DeleteEventSourceMapping GetEventSourceMapping UpdateEventSourceMapping",
-        MAPPING,
-    ) + of("lambda", "ListTags TagResource UntagResource", MAPPING),
-    "aws_lambda_function": of(
-        "lambda",
-        "CreateFunction DeleteFunction DeleteFunctionConcurrency GetFunction GetFunctionCodeSigningConfig "
-        "GetFunctionConfiguration ListTags ListVersionsByFunction PublishVersion PutFunctionConcurrency TagResource "
-        "UntagResource UpdateFunctionCode UpdateFunctionConfiguration",
-        FUNCTION,
-    ) + of("iam", "PassRole", ROLE)
-    # Where the function is in a VPC.
+    # New code, the role, and the network with vpc. Lambda developer guide, execution roles, and VPC.
+    "aws_lambda_function": of("lambda", "ListTags UpdateFunctionCode", FUNCTION)
+    + of("iam", "PassRole", "arn:*:iam::*:role/*")
     + of("ec2", "DescribeNetworkInterfaces DescribeSecurityGroups DescribeSubnets DescribeVpcs", ANY),
-    "aws_lambda_function_event_invoke_config": of(
-        "lambda",
-        "DeleteFunctionEventInvokeConfig GetFunctionEventInvokeConfig PutFunctionEventInvokeConfig "
-        "UpdateFunctionEventInvokeConfig",
-        FUNCTION,
-    ),
-    "aws_lambda_permission": of("lambda", "AddPermission GetPolicy RemovePermission", FUNCTION),
+    "aws_lambda_function_event_invoke_config": of("lambda", "UpdateFunctionEventInvokeConfig", FUNCTION),
+    # A domain with a zone_id. The provider, resource aws_route53_record.
     "aws_route53_record": of("route53", "ChangeResourceRecordSets GetHostedZone ListResourceRecordSets", ZONE)
     + of("route53", "GetChange", CHANGE),
-    # The last two where it is emptied before it is destroyed (protect_data).
-    "aws_s3_bucket": of(
-        "s3", f"CreateBucket DeleteBucket ListBucket ListBucketVersions PutBucketTagging {BUCKET_READS}", BUCKET
-    ) + of("s3", "DeleteObject DeleteObjectVersion", f"{BUCKET}/key"),
-    "aws_s3_bucket_lifecycle_configuration": of("s3", "GetLifecycleConfiguration PutLifecycleConfiguration", BUCKET),
-    "aws_s3_bucket_ownership_controls": of("s3", "GetBucketOwnershipControls PutBucketOwnershipControls", BUCKET),
-    "aws_s3_bucket_policy": of("s3", "DeleteBucketPolicy GetBucketPolicy PutBucketPolicy", BUCKET),
-    "aws_s3_bucket_public_access_block": of("s3", "GetBucketPublicAccessBlock PutBucketPublicAccessBlock", BUCKET),
-    "aws_s3_bucket_server_side_encryption_configuration": of(
-        "s3", "GetEncryptionConfiguration PutEncryptionConfiguration", BUCKET
-    ),
-    "aws_scheduler_schedule": of("scheduler", "CreateSchedule DeleteSchedule GetSchedule UpdateSchedule", SCHEDULE)
-    + of("iam", "PassRole", ROLE),
-    "aws_sqs_queue": of(
-        "sqs",
-        "CreateQueue DeleteQueue GetQueueAttributes GetQueueUrl ListQueueTags SetQueueAttributes TagQueue UntagQueue",
-        QUEUE,
-    ),
+    # Providers from 6.23 on tag by S3 Control (hashicorp/terraform-provider-aws pull request 45251). The last two where a bucket is
+    # emptied before it is destroyed (protect_data).
+    "aws_s3_bucket": of("s3", "ListTagsForResource TagResource UntagResource ListBucketVersions", BUCKET)
+    + of("s3", "DeleteObject DeleteObjectVersion", BUCKET + "/*"),
+    "aws_scheduler_schedule": of("scheduler", "UpdateSchedule", SCHEDULE) + of("iam", "PassRole", "arn:*:iam::*:role/*"),
+    "aws_sqs_queue": of("sqs", "GetQueueUrl", QUEUE),
 }
 
-# What modules/aws-source makes besides. IAM takes no policy that is so long as both are together.
-NEEDED_OF_SOURCES = {
-    "aws_cloudwatch_event_rule": of(
-        "events", "DeleteRule DescribeRule ListTagsForResource PutRule TagResource UntagResource", RULE, RULE_OF_BUS
-    ),
-    "aws_cloudwatch_event_target": of("events", "ListTargetsByRule PutTargets RemoveTargets", RULE, RULE_OF_BUS),
-    "aws_s3_bucket_notification": of("s3", "GetBucketNotification PutBucketNotification", OWN_BUCKET),
-    "aws_sns_topic_subscription": of(
-        "sns", "GetSubscriptionAttributes SetSubscriptionAttributes Subscribe Unsubscribe", OWN_TOPIC
-    ),
-}
+
+def of_record():
+    """What the provider was seen to call, by type of resource: pairs of action and ARN."""
+    needed = {}
+    for kind, calls in json.loads(RECORD.read_text())["calls"].items():
+        for call in calls:
+            method, _, path = call.partition(" ")
+            action = PERMISSIONS.get(method, method)
+            arn = API + path if path else ANY if action in EVERYWHERE else RESOURCES[kind]
+            needed.setdefault(kind, set()).add((action, arn))
+    return needed
+
+
+def all_needed():
+    """The record and what is known besides."""
+    needed = of_record()
+    for kind, pairs in FURTHER.items():
+        needed.setdefault(kind, set()).update(
+            (action, ANY if action in EVERYWHERE else arn) for action, arn in pairs
+        )
+    return {kind: sorted(needed[kind]) for kind in sorted(needed)}
+
+
+ALL = all_needed()
+# What only modules/aws-source makes. IAM takes no policy that is so long as both are together.
+OF_SOURCES = {"aws_cloudwatch_event_rule", "aws_cloudwatch_event_target", "aws_s3_bucket_notification", "aws_sns_topic_subscription"}
+NEEDED = {kind: pairs for kind, pairs in ALL.items() if kind not in OF_SOURCES}
+NEEDED_OF_SOURCES = {kind: pairs for kind, pairs in ALL.items() if kind in OF_SOURCES}
+
+
+def samples(kind, arn):
+    """ARNs as the module makes them of a template."""
+    if kind == "aws_s3_bucket_notification":
+        return ["arn:*:s3:::my-uploads"]
+    found = SAMPLES_OF.get(arn, [arn])
+    for placeholder, values in SAMPLES.items():
+        found = [text.replace(placeholder, value) for text in found for value in values]
+    return [re.sub(r"(function|role)(:|/)\*$", rf"\1\2{PREFIX}-ingest", text) for text in found]
 
 # What AWS can't bound by a name, and why. Everything else must name the prefix.
 UNBOUNDED = {
     "apigateway": "ids of APIs are generated, and are not known before",
-    "ec2": "descriptions of a network have no resource",
+    "cloudwatch": "descriptions of alarms and of a network have no resource",
     "route53": "ids of zones and changes are generated; give your zone's",
     "lambda:event-source-mapping": "ids are generated; mappings themselves are bound by their function, tags can't be",
     "s3": "buckets of sources are yours; give their ARNs",
@@ -204,9 +267,10 @@ def problems(policy, types, table=None):
     found = [f"{kind}: not in the table of {Path(__file__).name}" for kind in sorted(types - table.keys())]
     for kind in sorted(types & table.keys()):
         for action, arn in table[kind]:
-            if not any(allows(statement, action, arn) for statement in statements):
-                found.append(f"{kind}: {action} is not allowed for {arn}")
-    needed = {action for kind in table for action, _ in table[kind]}
+            for sample in samples(kind, arn):
+                if not any(allows(statement, action, sample) for statement in statements):
+                    found.append(f"{kind}: {action} is not allowed for {sample}")
+    needed = {action for pairs in table.values() for action, _ in pairs}
     found += [f"{action}: no resource of the module needs it" for action in sorted(granted - needed)]
     for statement in statements:
         for action in statement["Action"]:
@@ -247,8 +311,20 @@ def types_of_plan(path):
     return {change["type"] for change in changes if change["mode"] == "managed" and change["type"].startswith("aws_")}
 
 
+def written(needed):
+    """Actions with their ARNs by type of resource, as JSON with a line for each."""
+    kinds = []
+    for kind, pairs in needed.items():
+        lines = ",\n".join("  " + json.dumps(pair) for pair in pairs)
+        kinds.append(f' "{kind}": [\n{lines}\n ]')
+    return "{\n" + ",\n".join(kinds) + "\n}\n"
+
+
 def main(arguments):
     """Prints what is wrong."""
+    if arguments[:1] == ["--write"]:
+        NEEDED_FILE.write_text(written(ALL))
+        return 0
     types = types_of_module()
     if arguments[:1] == ["--plan"]:
         types |= types_of_plan(arguments[1]) - NEEDED_OF_SOURCES.keys()
@@ -256,6 +332,8 @@ def main(arguments):
     found = problems(policy, types)
     of_sources = json.loads((INFRA / "modules/aws-source/deployer-policy.json").read_text())
     found += problems(of_sources, types_of_sources(), NEEDED_OF_SOURCES)
+    if not NEEDED_FILE.exists() or NEEDED_FILE.read_text() != written(ALL):
+        found.append(f"{NEEDED_FILE.name} is not as it would be written; run python3 infra/deployer_policy.py --write")
     print("\n".join(found) or f"deployer-policy.json fits {len(types)} types of resources")
     return 1 if found else 0
 

@@ -35,6 +35,7 @@ provider "aws" {
       lambda         = endpoints.value
       logs           = endpoints.value
       s3             = endpoints.value
+      s3control      = endpoints.value
       scheduler      = endpoints.value
       sqs            = endpoints.value
       sts            = endpoints.value

@@ -5,6 +5,7 @@
 pub mod account;
 pub mod aws;
 mod cdn;
+pub mod deployer;
 mod limits;
 pub mod names;
 mod plan;

@@ -13,6 +13,7 @@ use gridpost_ops::{
         self, Account, Fault,
         account::{AccountFacts, ask},
         check,
+        deployer::{self, Policies},
         names::Note,
     },
     failure::Misuse,
@@ -26,6 +27,10 @@ pub struct DoctorArguments {
     /// Terraform plan as JSON, from `terraform show -json` (`-`: standard input)
     #[arg(long, value_name = "FILE")]
     plan: PathBuf,
+
+    /// A policy of the principal that runs Terraform, as JSON; give all that it has, each with this flag
+    #[arg(long, value_name = "FILE")]
+    deployer_policy: Vec<PathBuf>,
 
     /// The account's Lambda quota for concurrent executions (see `aws lambda get-account-settings`)
     #[arg(long, value_name = "COUNT", default_value_t = Account::default().concurrency,
@@ -78,6 +83,11 @@ pub async fn run(arguments: &DoctorArguments, output: Output) -> anyhow::Result<
     let (resources, mut faults) =
         check(&document, &asked.account).map_err(|error| Misuse(format!("{path}: {error}")))?;
     faults.extend(asked.taken);
+    if !arguments.deployer_policy.is_empty() {
+        let policies = policies(&arguments.deployer_policy)?;
+        let lacking = deployer::check(&document, &policies);
+        faults.extend(lacking.map_err(|error| Misuse(format!("{path}: {error}")))?);
+    }
     let mut notes = asked.notes;
     notes.extend(doctor::notes(&document).map_err(|error| Misuse(format!("{path}: {error}")))?);
     let told = json!({
@@ -89,6 +99,19 @@ pub async fn run(arguments: &DoctorArguments, output: Output) -> anyhow::Result<
         bail!("{} in the plan", count(faults.len()));
     }
     Ok(())
+}
+
+/// Reads policies.
+fn policies(paths: &[PathBuf]) -> anyhow::Result<Policies> {
+    let mut policies = Policies::default();
+    for path in paths {
+        let text = files::text_of(path, &files::bytes(path)?)?;
+        let path = path.display();
+        let document = serde_json::from_str(&text)
+            .map_err(|error| Misuse(format!("{path} is not JSON: {error}")))?;
+        policies.add(&document).map_err(|error| Misuse(format!("{path}: {error}")))?;
+    }
+    Ok(policies)
 }
 
 fn told_in_words(

@@ -30,7 +30,7 @@ provider "aws" {
 "#;
 
 /// The services that configurations call.
-const SERVICES: [&str; 13] = [
+const SERVICES: [&str; 14] = [
     "apigatewayv2",
     "cloudformation",
     "cloudwatch",
@@ -40,6 +40,7 @@ const SERVICES: [&str; 13] = [
     "lambda",
     "logs",
     "s3",
+    "s3control",
     "scheduler",
     "sns",
     "sqs",

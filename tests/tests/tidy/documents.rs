@@ -7,6 +7,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("cli/ops/src/doctor.rs", "Terraform's plans"),
     ("cli/ops/src/doctor/account.rs", "AWS's answers"),
     ("cli/ops/src/doctor/aws.rs", "AWS's answers"),
+    ("cli/ops/src/doctor/cdn.rs", "Terraform's plans"),
+    ("cli/ops/src/doctor/deployer.rs", "IAM's policies"),
     ("cli/ops/src/doctor/names.rs", "Terraform's plans"),
     ("cli/ops/src/doctor/plan.rs", "Terraform's plans"),
     ("cli/ops/src/doctor/rules.rs", "Terraform's plans"),

@@ -92,8 +92,8 @@ fn fault(distribution: &Resource<'_>, origin: &Value, ingest: &Ingest<'_>) -> Op
     // With a digest that is not known yet, no setting is: then nothing can be said of it.
     let asks = function.at(&setting).is_some() || function.is_unknown(VARIABLES);
     let headers = origin["custom_header"].as_array().into_iter().flatten();
-    let names = headers.filter_map(|header| header["name"].as_str());
-    let sends = names.filter(|name| name.eq_ignore_ascii_case(ORIGIN_SECRET)).count() > 0;
+    let mut names = headers.filter_map(|header| header["name"].as_str());
+    let sends = names.any(|name| name.eq_ignore_ascii_case(ORIGIN_SECRET));
     let (code, limit, found) = match (asks, sends) {
         (true, true) => return None,
         (false, _) => (
@@ -124,14 +124,14 @@ mod tests {
     const HOST: &str = "origin.example.com";
 
     /// A plan with a deployment, and with a distribution in front of it in a module of its own, as
-    /// Terraform tells it. `setting` is ingest's, `origin` the distribution's, `host` what its module
-    /// is given.
+    /// Terraform tells it. `setting` is ingest's, `origin` the distribution's, `host` what its
+    /// module is given.
     fn plan(setting: &Value, origin: &Value, host: &Value) -> Value {
         let (ingest, cdn) = (
             "module.gridpost[\"eu\"].module.ingest.aws_lambda_function.this",
             "module.cdn.aws_cloudfront_distribution.this",
         );
-        let of = |address: &str, kind: &str, values: Value| json!({"mode": "managed", "address": address, "type": kind, "values": values});
+        let of = |at, kind, values: Value| json!({"address": at, "type": kind, "values": values});
         let resources = json!([
             of(
                 "aws_apigatewayv2_domain_name.own",

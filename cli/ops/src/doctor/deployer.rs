@@ -1,0 +1,261 @@
+//! Finds what the policies of the principal that runs Terraform lack: actions that the AWS provider
+//! calls for the resources of a plan.
+//!
+//! Only what no statement can allow is found: names that a plan does not know yet, and conditions,
+//! are taken to fit.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{
+    Fault, Plan, PlanError,
+    plan::{Resource, list},
+};
+
+/// Actions by type of resource, each with the ARN that it must be allowed for, as
+/// `infra/deployer_policy.py --write` makes them of what the provider was seen to call.
+const NEEDED: &str = include_str!("needed.json");
+
+const SOURCE: &str = "AWS provider, its recorded calls; AWS service authorization reference";
+
+/// A document that is no IAM policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this is no IAM policy: it has no Statement; give a policy's document, or the answer of \
+     aws iam get-policy-version"
+)]
+pub struct NoPolicy;
+
+/// The statements of all policies of a principal together.
+#[derive(Clone, Debug, Default)]
+pub struct Policies(Vec<Value>);
+
+impl Policies {
+    /// Adds a policy's document.
+    pub fn add(&mut self, document: &Value) -> Result<(), NoPolicy> {
+        let document = document.pointer("/PolicyVersion/Document").unwrap_or(document);
+        match &document["Statement"] {
+            Value::Array(statements) => self.0.extend(statements.iter().cloned()),
+            statement @ Value::Object(_) => self.0.push(statement.clone()),
+            _ => return Err(NoPolicy),
+        }
+        Ok(())
+    }
+
+    fn may_allow(&self, action: &str, arn: &str) -> bool {
+        let is_denied = |one: &&Value| {
+            one["Effect"] == "Deny"
+                && one.get("Condition").is_none()
+                && says(one, action, arn, covers)
+        };
+        let is_allowed = |one: &&Value| one["Effect"] == "Allow" && says(one, action, arn, meets);
+        self.0.iter().any(|one| is_allowed(&one)) && !self.0.iter().any(|one| is_denied(&one))
+    }
+}
+
+/// Finds actions that a plan needs and that the policies can't allow, once for each type of
+/// resource.
+pub fn check(document: &Value, policies: &Policies) -> Result<Vec<Fault>, PlanError> {
+    let plan = Plan::read(document)?;
+    let needed: BTreeMap<String, Vec<(String, String)>> =
+        serde_json::from_str(NEEDED).unwrap_or_default();
+    let mut lacking: BTreeMap<(&str, &str), Vec<(&str, String)>> = BTreeMap::new();
+    for resource in &plan.resources {
+        for (action, arn) in needed.get(resource.kind).map_or(&[][..], Vec::as_slice) {
+            let arn = filled(arn, resource);
+            if !policies.may_allow(action, &arn) {
+                let of_action = lacking.entry((resource.kind, action)).or_default();
+                of_action.push((resource.address, arn));
+            }
+        }
+    }
+    let fault = |((kind, action), of): ((&str, &str), Vec<(&str, String)>)| {
+        let (address, arn) = of.first()?;
+        let found = match of.len() {
+            1 => format!("{action} is not allowed for {arn}"),
+            count => format!("{action} is not allowed for {arn}, one of {count} of type {kind}"),
+        };
+        let limit = format!("a policy that allows {action}, which the provider calls");
+        let address = (*address).to_owned();
+        Some(Fault { code: "deployer-lacks", address, limit, found, source: SOURCE })
+    };
+    Ok(lacking.into_iter().filter_map(fault).collect())
+}
+
+/// Fills a resource's arguments into an ARN; a star stands for what is not known yet.
+fn filled(arn: &str, resource: &Resource<'_>) -> String {
+    let mut parts = arn.split('{');
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (argument, rest) = part.split_once('}').unwrap_or((part, ""));
+        text.push_str(resource.text(argument).unwrap_or("*"));
+        text.push_str(rest);
+    }
+    text
+}
+
+/// Whether a statement is about an action and a resource, by how its patterns of resources are
+/// compared.
+fn says(statement: &Value, action: &str, arn: &str, fits: fn(&str, &str) -> bool) -> bool {
+    let texts = |member: &str| match &statement[member] {
+        Value::String(text) => vec![text.clone()],
+        value => list(value).iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+    };
+    let action = action.to_ascii_lowercase();
+    let names = |member| texts(member).iter().any(|it| covers(&it.to_ascii_lowercase(), &action));
+    let is_of_action = match statement.get("NotAction") {
+        Some(_) => !names("NotAction"),
+        None => names("Action"),
+    };
+    is_of_action
+        && match statement.get("NotResource") {
+            Some(_) => !texts("NotResource").iter().any(|pattern| covers(pattern, arn)),
+            None => texts("Resource").iter().any(|pattern| fits(pattern, arn)),
+        }
+}
+
+/// Whether a pattern of a policy may mean what an ARN with stars for unknown parts means: one of
+/// its six parts by one. An ARN that is a star alone is of a call that has no resource: only a star
+/// allows it.
+///
+/// Source: IAM user guide, "IAM JSON policy elements: Resource": a star does not reach into the
+/// next part.
+fn meets(pattern: &str, arn: &str) -> bool {
+    let parts = |text: &str| text.splitn(6, ':').map(str::to_owned).collect::<Vec<_>>();
+    let (patterns, texts) = (parts(pattern), parts(arn));
+    if patterns.len() != texts.len() {
+        return covers(pattern, arn);
+    }
+    let loose = arn != "*";
+    patterns.iter().zip(&texts).all(|(pattern, text)| compare(pattern, text, loose))
+}
+
+/// Whether a pattern means a text, and with it all that a star in the text may stand for.
+fn covers(pattern: &str, text: &str) -> bool {
+    compare(pattern, text, false)
+}
+
+/// Compares a pattern with a text, from their ends to their beginnings. With `loose`, stars of the
+/// text stand for anything, too.
+fn compare(pattern: &str, text: &str, loose: bool) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let mut later = vec![false; text.len() + 1];
+    for from in (0..=pattern.len()).rev() {
+        let mut row = vec![false; text.len() + 1];
+        for at in (0..=text.len()).rev() {
+            row[at] = match (pattern.get(from), text.get(at)) {
+                (None, None) => true,
+                (Some(b'*'), None) => later[at],
+                (Some(b'*'), Some(_)) => later[at] || row[at + 1],
+                (None, Some(b'*')) if loose => row[at + 1],
+                (Some(_), Some(b'*')) if loose => row[at + 1] || later[at],
+                (Some(one), Some(other)) => (one == other || *one == b'?') && later[at + 1],
+                (None, Some(_)) | (Some(_), None) => false,
+            };
+        }
+        later = row;
+    }
+    later[0]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const OURS: &str = include_str!("../../../../infra/deployer-policy.json");
+
+    fn plan() -> Value {
+        serde_json::from_str(include_str!("plan.json")).expect("the plan is JSON")
+    }
+
+    fn lacking(document: &Value, policies: &[Value]) -> Vec<Fault> {
+        let mut all = Policies::default();
+        for policy in policies {
+            all.add(policy).expect("a policy");
+        }
+        check(document, &all).expect("a plan")
+    }
+
+    fn ours() -> Value {
+        serde_json::from_str(OURS).expect("JSON")
+    }
+
+    #[test]
+    fn the_modules_own_policy_has_what_its_plan_needs() {
+        let found = lacking(&plan(), &[ours()]);
+        assert!(found.is_empty(), "{found:#?}");
+    }
+
+    /// Policies as people write them, and what each lacks for a queue and an alarm.
+    #[test]
+    fn what_a_policy_lacks_is_found() {
+        let plan = json!({"planned_values": {"root_module": {"resources": [
+            {"mode": "managed", "address": "aws_sqs_queue.one", "type": "aws_sqs_queue",
+                "values": {"name": "gridpost-dispatch"}},
+            {"mode": "managed", "address": "aws_sqs_queue.two", "type": "aws_sqs_queue",
+                "values": {}},
+            {"mode": "managed", "address": "aws_cloudwatch_metric_alarm.late",
+                "type": "aws_cloudwatch_metric_alarm", "values": {"alarm_name": "gridpost-late"}},
+        ]}}});
+        let all = json!({"Effect": "Allow", "Action": "*", "Resource": "*"});
+        let alarms = json!({"Effect": "Allow", "Action": ["cloudwatch:*"], "Resource": ["*"]});
+        let queues = |of: Value, on: &str| json!({"Effect": "Allow", "Action": of, "Resource": on});
+        let exact = "arn:aws:sqs:eu-central-1:123456789012:gridpost-*";
+        let other = "arn:aws:sqs:eu-central-1:123456789012:other-*";
+        let scoped = json!({"Effect": "Allow", "Action": "cloudwatch:*",
+            "Resource": "arn:aws:cloudwatch:*:*:alarm:gridpost-*"});
+        let few = json!([
+            "sqs:CreateQueue",
+            "SQS:Get*",
+            "sqs:Tag?ueue",
+            "sqs:SetQueueAttributes",
+            "sqs:DeleteQueue",
+            "sqs:ListQueueTags"
+        ]);
+        let but = json!({"Effect": "Allow", "NotAction": "sqs:UntagQueue", "Resource": "*"});
+        let no = json!({"Effect": "Deny", "Action": "sqs:DeleteQueue", "Resource": "*"});
+        let sometimes = json!({"Effect": "Deny", "Action": "*", "Resource": "*",
+            "Condition": {"Bool": {"aws:MultiFactorAuthPresent": "false"}}});
+        let both = |action: &str| {
+            let queue = "arn:*:sqs:*:*:gridpost-dispatch, one of 2 of type aws_sqs_queue";
+            format!("{action} is not allowed for {queue}")
+        };
+        let (untag, delete) = (both("sqs:UntagQueue"), both("sqs:DeleteQueue"));
+        let table: [(Value, &[&str]); 8] = [
+            (json!({"Statement": all}), &[]),
+            (json!({"Statement": [all, sometimes]}), &[]),
+            (json!({"Statement": [alarms, queues(json!("sqs:*"), exact)]}), &[]),
+            (
+                json!({"Statement": [scoped, queues(json!("sqs:*"), exact)]}),
+                &["cloudwatch:DescribeAlarms is not allowed for *"],
+            ),
+            (json!({"Statement": [alarms, queues(few, exact)]}), &[&untag]),
+            (json!({"Statement": [but]}), &[&untag]),
+            (json!({"Statement": [all, no]}), &[&delete]),
+            (
+                json!({"Statement": [alarms, queues(json!("sqs:UntagQueue"), other),
+                    {"Effect": "Allow", "NotAction": "sqs:UntagQueue", "Resource": "*"}]}),
+                &["sqs:UntagQueue is not allowed for arn:*:sqs:*:*:gridpost-dispatch"],
+            ),
+        ];
+        for (policy, want) in table {
+            let found = lacking(&plan, std::slice::from_ref(&policy));
+            let found: Vec<_> = found.iter().map(|fault| fault.found.as_str()).collect();
+            assert_eq!(found, want, "{policy}");
+        }
+    }
+
+    /// Several policies count together, and as `aws iam get-policy-version` shows them.
+    #[test]
+    fn policies_are_read_in_either_form_and_together() {
+        let mut statements = ours()["Statement"].as_array().expect("statements").clone();
+        let last = statements.pop().expect("a statement");
+        let shown = json!({"PolicyVersion": {"Document": {"Statement": last}}});
+        let most = json!({"Statement": statements});
+        assert!(lacking(&plan(), &[most, shown]).is_empty());
+        assert_eq!(Policies::default().add(&json!({"Version": "2012-10-17"})), Err(NoPolicy));
+    }
+}
