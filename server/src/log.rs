@@ -11,6 +11,7 @@ use std::{
 
 use gridpost_core::terminal::shown;
 use gridpost_ports::Clock;
+use gridpost_runtime::telemetry::without_libraries;
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
     fmt::{MakeWriter, format::Writer, layer, time::FormatTime},
@@ -66,9 +67,10 @@ impl Log {
     }
 
     /// Makes this the log of the whole process, filtered by level: `info`, or `filter`, such as
-    /// `warn,gridpost_dispatch=debug`. Times are by the clock, whose problems come first.
+    /// `warn,gridpost_dispatch=debug`; libraries log no more than `info`. Times are by the clock, whose problems come first.
     pub fn start(&self, filter: Option<Targets>, clock: DevClock) -> Result<(), TryInitError> {
         let filter = filter.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+        let filter = without_libraries(filter);
         let lines = layer().json().flatten_event(true).with_current_span(false);
         let lines = lines.with_span_list(false).with_timer(ByClock(clock.clone()));
         let lines = lines.with_writer(self.clone());

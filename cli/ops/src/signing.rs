@@ -1,8 +1,9 @@
 //! Signature Version 4: for the manage API, which API Gateway guards by IAM, and for AWS itself.
 
+use std::error::Error;
 use std::time::SystemTime;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
 use aws_sigv4::http_request::{
@@ -14,11 +15,7 @@ use time::OffsetDateTime;
 
 pub(crate) const S3: &str = "s3";
 
-/// Works with every way of signing in that the AWS CLI knows, of which this program knows only some.
-pub(crate) const HINT: &str = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; after signing in with the \
-                    AWS CLI, run: eval \"$(aws configure export-credentials --format env)\"";
-
-/// Signs requests with the caller's AWS identity (environment, profile, container or instance role).
+/// Signs requests with the caller's AWS identity.
 #[derive(Clone, Debug)]
 pub struct Signer {
     region: String,
@@ -66,9 +63,10 @@ impl Signer {
         body: &[u8],
         now: OffsetDateTime,
     ) -> anyhow::Result<Vec<(String, String)>> {
-        let credentials = self.credentials.provide_credentials().await;
-        let credentials =
-            credentials.with_context(|| format!("AWS credentials could not be had: {HINT}"))?;
+        let credentials = self.credentials.provide_credentials().await.map_err(|error| {
+            let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+            anyhow!("AWS credentials could not be had: {why}")
+        })?;
         let identity = credentials.into();
         let parameters = v4::SigningParams::builder()
             .identity(&identity)

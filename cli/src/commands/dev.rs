@@ -36,7 +36,7 @@ use gridpost_ops::{
     failure::{self, Misuse},
     given::count_in,
     home::{self, FOLDER, Home, connection::Connection},
-    identity::{self as aws_identity, Environment},
+    identity as aws_identity,
     manage_api::ManageApi,
     progress::Progress,
     subscription::warnings,
@@ -124,15 +124,14 @@ async fn identity() -> anyhow::Result<Option<Identity>> {
     if named == Identities::default() {
         return Ok(None);
     }
-    let environment = Environment::of_process();
-    let region = aws_identity::region(&environment, None).await?;
+    let region = aws_identity::region(None).await?;
     let region = region.context(
         "GRIDPOST_ENDPOINT_IDENTITIES is set, but no AWS region: set AWS_REGION, or AWS_PROFILE to a \
          profile with one",
     )?;
     let at = ["AWS_ENDPOINT_URL_STS", "AWS_ENDPOINT_URL"];
-    let endpoint_url = at.iter().find_map(|name| environment.get(name)).map(str::to_owned);
-    let own = aws_identity::Identity::new(environment, None, &region);
+    let endpoint_url = at.into_iter().find_map(aws_identity::variable);
+    let own = aws_identity::Identity::new(None, &region);
     let credentials = SharedCredentialsProvider::new(own);
     Ok(Some(Identity { named, credentials, region, endpoint_url }))
 }

@@ -47,7 +47,7 @@ where
 
 /// Applies a level without a module to Gridpost only. Libraries log their data below `info`, such as the
 /// keys of a publish in `lambda_runtime`.
-fn without_libraries(filter: Targets) -> Targets {
+pub fn without_libraries(filter: Targets) -> Targets {
     let Some(level) = filter.default_level().filter(|level| *level > LevelFilter::INFO) else {
         return filter;
     };

@@ -1,127 +1,19 @@
-//! Each source of credentials against services on loopback, none of them in this process's own environment.
+//! Each source of credentials against services on loopback. Nothing changes this process's own
+//! environment.
 
-use std::sync::Mutex as StdMutex;
+mod errors;
+mod fixture;
 
-use serde_json::json;
-use time::macros::datetime;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use std::env;
+
+use fixture::{
+    FAR, Home, Service, answers, container, instance, key_id, search, sign_in, sso, sts,
+};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::*;
-
-const FAR: &str = "2999-01-01T00:00:00Z";
-
-/// A service on loopback that keeps what it is asked.
-struct Service {
-    url: String,
-    asked: Arc<StdMutex<Vec<String>>>,
-}
-
-impl Service {
-    /// Answers with a status and a body, or for a redirect, where to. Status 0 closes the connection without an answer.
-    async fn start(mut answer: impl FnMut(&str) -> (u16, String) + Send + 'static) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let asked = Arc::new(StdMutex::new(Vec::new()));
-        let kept = asked.clone();
-        tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                // Requests of these tests are small enough to arrive in one piece.
-                let mut buffer = vec![0; 8192];
-                let length = stream.read(&mut buffer).await.expect("read");
-                let request = String::from_utf8_lossy(&buffer[..length]).into_owned();
-                let (status, body) = answer(&request);
-                kept.lock().expect("kept").push(request);
-                let (length, location) = (body.len(), body.as_str());
-                let location = if (300..400).contains(&status) { location } else { "" };
-                let answer = format!(
-                    "HTTP/1.1 {status} X\r\nconnection: close\r\nlocation: {location}\r\n\
-                     content-length: {length}\r\n\r\n{body}"
-                );
-                if status == 0 {
-                    continue;
-                }
-                stream.write_all(answer.as_bytes()).await.expect("written");
-            }
-        });
-        Self { url, asked }
-    }
-
-    /// Gives these answers in turn, and the last ever after.
-    async fn in_turn(answers: Vec<(u16, String)>) -> Self {
-        let mut times = 0;
-        let next = move |_: &str| {
-            times += 1;
-            answers[answers.len().min(times) - 1].clone()
-        };
-        Self::start(next).await
-    }
-
-    fn asked(&self) -> Vec<String> {
-        self.asked.lock().expect("kept").clone()
-    }
-}
-
-/// Answers as STS does; the key it gives is named after the role.
-fn sts(request: &str) -> (u16, String) {
-    let role = request.rsplit("RoleArn=").next().and_then(|rest| rest.split('&').next());
-    let role = role.unwrap_or_default().rsplit("%2F").next().unwrap_or_default();
-    let operation =
-        if request.contains("WebIdentity") { "AssumeRoleWithWebIdentity" } else { "AssumeRole" };
-    let body = format!(
-        "<{operation}Response xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><{operation}Result>\
-         <AssumedRoleUser><Arn>a</Arn></AssumedRoleUser><Credentials><AccessKeyId>KEY-{role}</AccessKeyId>\
-         <SecretAccessKey>s/&#43;</SecretAccessKey><SessionToken>t</SessionToken>\
-         <Expiration>{FAR}</Expiration></Credentials></{operation}Result></{operation}Response>"
-    );
-    (200, body)
-}
-
-fn container(_: &str) -> (u16, String) {
-    let answer = json!({
-        "RoleArn": "r", "AccessKeyId": "CONTAINER", "SecretAccessKey": "s", "Token": "t", "Expiration": FAR,
-    });
-    (200, answer.to_string())
-}
-
-fn instance(request: &str) -> (u16, String) {
-    let path = request.split(' ').nth(1).unwrap_or_default();
-    let answer = match path {
-        "/latest/api/token" if request.starts_with("PUT") => "instance-token".into(),
-        _ if !request.contains("x-aws-ec2-metadata-token: instance-token") => return (401, String::new()),
-        "/latest/meta-data/placement/region" => "eu-west-3".into(),
-        "/latest/meta-data/iam/security-credentials/" => "role".into(),
-        "/latest/meta-data/iam/security-credentials/role" => json!({
-            "Code": "Success", "AccessKeyId": "INSTANCE", "SecretAccessKey": "s", "Token": "t", "Expiration": FAR,
-        })
-        .to_string(),
-        _ => return (404, String::new()),
-    };
-    (200, answer)
-}
-
-/// A home folder with these files of the AWS CLI.
-fn home(config: &str, credentials: &str) -> tempfile::TempDir {
-    let home = tempfile::tempdir().expect("folder");
-    std::fs::create_dir(home.path().join(".aws")).expect("folder");
-    std::fs::write(home.path().join(".aws/config"), config).expect("written");
-    std::fs::write(home.path().join(".aws/credentials"), credentials).expect("written");
-    home
-}
-
-fn identity(variables: &[(&str, &str)], profile: Option<&str>) -> Identity {
-    let offline = [("AWS_EC2_METADATA_DISABLED", "true")];
-    Identity::new(Environment::of(&[&offline, variables].concat()), profile, "eu-north-1")
-}
-
-async fn key_id(variables: &[(&str, &str)], profile: Option<&str>) -> String {
-    let found = identity(variables, profile).current().await;
-    found.expect("credentials").access_key_id().to_owned()
-}
-
-async fn failure(variables: &[(&str, &str)], profile: Option<&str>) -> String {
-    format!("{:#}", identity(variables, profile).current().await.expect_err("no credentials"))
-}
+use crate::signing::Signer;
 
 const KEYS: [(&str, &str); 3] = [
     ("AWS_ACCESS_KEY_ID", "ENVIRONMENT"),
@@ -129,92 +21,69 @@ const KEYS: [(&str, &str); 3] = [
     ("AWS_SESSION_TOKEN", " env-token\n"),
 ];
 
+const STS: &str = "AWS_ENDPOINT_URL_STS";
+const CONTAINER: &str = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
+const ON: (&str, &str) = ("AWS_EC2_METADATA_DISABLED", "false");
+const INSTANCE: &str = "AWS_EC2_METADATA_SERVICE_ENDPOINT";
+
 #[tokio::test]
 async fn the_environments_keys() {
-    let found = identity(&KEYS, None).current().await.expect("credentials");
-    assert_eq!(
-        (found.secret_access_key(), found.session_token()),
-        ("env-secret", Some("env-token"))
-    );
-    let older = [("AWS_ACCESS_KEY_ID", "OLDER"), ("SECRET_ACCESS_KEY", "s")];
-    assert_eq!(key_id(&older, None).await, "OLDER");
-    let half = [("AWS_ACCESS_KEY_ID", "HALF"), ("AWS_SECRET_ACCESS_KEY", " ")];
-    assert_eq!(failure(&half, None).await, "no source of credentials is configured");
+    assert_eq!(search(&KEYS, None).await, "ENVIRONMENT env-secret env-token");
+    // They count also where the configuration can't be read.
+    let home = Home::new("broken", "");
+    assert_eq!(key_id(&[&KEYS[..], &[home.variable()]].concat(), None).await, "ENVIRONMENT");
 }
 
 #[tokio::test]
 async fn static_profiles_of_both_files() {
-    let config = "[default]\nregion = eu-west-1\naws_access_key_id = NO\n[profile b]\naws_access_key_id = B\n\
-                  aws_secret_access_key = s\n";
-    let home = home(config, "[default]\naws_access_key_id = A\naws_secret_access_key = s/+=\n");
-    let at_home = [("HOME", home.path().to_str().expect("text"))];
-    assert_eq!(key_id(&at_home, None).await, "A");
-    assert_eq!(key_id(&at_home, Some("b")).await, "B");
-    let named = [at_home[0], ("AWS_PROFILE", "b")];
-    assert_eq!(key_id(&named, None).await, "B");
-    assert_eq!(key_id(&named, Some("default")).await, "A");
-    assert_eq!(key_id(&named, Some("")).await, "B");
-    let elsewhere = home.path().join("c");
-    std::fs::write(&elsewhere, "[default]\naws_access_key_id = C\naws_secret_access_key = s")
-        .expect("written");
-    let elsewhere = elsewhere.to_str().expect("text");
+    let config = "[default]\naws_access_key_id = NO\n[profile b]\naws_access_key_id = B\n\
+                  aws_secret_access_key = s\naws_session_token = token\n";
+    let home =
+        Home::new(config, "[default]\naws_access_key_id = A\naws_secret_access_key = s/+=\n");
+    let at_home = [home.variable()];
+    let of_b = [at_home[0], ("AWS_PROFILE", "b")];
+    for (variables, profile, want) in [
+        (&at_home[..], None, "A s/+= -"),
+        (&at_home, Some("b"), "B s token"),
+        (&of_b, None, "B s token"),
+        (&of_b, Some("default"), "A s/+= -"),
+        // Blank names are none.
+        (&of_b, Some(""), "B s token"),
+        (&[at_home[0], ("AWS_PROFILE", "")], None, "A s/+= -"),
+    ] {
+        assert_eq!(search(variables, profile).await, want, "{variables:?} {profile:?}");
+    }
+    let other = home.write("c", "[default]\naws_access_key_id = C\naws_secret_access_key = s");
     for (name, want) in [("AWS_SHARED_CREDENTIALS_FILE", "C"), ("AWS_CONFIG_FILE", "A")] {
-        assert_eq!(key_id(&[at_home[0], (name, elsewhere)], None).await, want, "{name}");
+        assert_eq!(key_id(&[at_home[0], (name, &other)], None).await, want, "{name}");
     }
-    assert_eq!(failure(&at_home, Some("x")).await, "the AWS configuration has no profile x");
-}
-
-#[tokio::test]
-async fn a_profile_default_replaces_the_default_in_the_config_file_alone() {
-    let both = "[profile default]\naws_access_key_id = PREFIXED\naws_secret_access_key = s\n\
-                [default]\naws_access_key_id = PLAIN\naws_secret_access_key = s\n";
-    for (home, want) in [(home(both, ""), "PREFIXED"), (home("", both), "PLAIN")] {
-        let at_home = [("HOME", home.path().to_str().expect("text"))];
-        assert_eq!(key_id(&at_home, None).await, want);
-    }
-}
-
-#[tokio::test]
-async fn a_home_that_is_no_folder_has_no_profiles() {
-    let file = tempfile::NamedTempFile::new().expect("file");
-    let at_home = [("HOME", file.path().to_str().expect("text"))];
-    assert_eq!(failure(&at_home, None).await, "no source of credentials is configured");
-}
-
-#[tokio::test]
-async fn a_broken_file_is_named() {
-    let home = home("  region = r", "");
-    let told = failure(&[("HOME", home.path().to_str().expect("text"))], None).await;
-    assert!(told.contains(".aws/config: line 1: "), "{told}");
 }
 
 #[tokio::test]
 async fn roles_are_assumed_in_turn_and_once() {
     let service = Service::start(sts).await;
-    let config = "[profile top]\nrole_arn = arn:aws:iam::1:role/top\nsource_profile = middle\nexternal_id = e&1\n\
-                  [profile middle]\nrole_arn = arn:aws:iam::1:role/middle\nsource_profile = keys\n\
-                  role_session_name = me\nregion = us-east-1\n";
-    let home = home(config, "[keys]\naws_access_key_id = STATIC\naws_secret_access_key = s\n");
-    let variables =
-        [("HOME", home.path().to_str().expect("text")), ("AWS_ENDPOINT_URL_STS", &service.url)];
-    let identity = identity(&variables, Some("top"));
-    let found = identity.current().await.expect("credentials");
-    assert_eq!((found.access_key_id(), found.secret_access_key()), ("KEY-top", "s/+"));
-    assert!(found.expiry().is_some());
-    identity.clone().current().await.expect("kept");
-    let asked = service.asked();
-    let [middle, top] = asked.as_slice() else { panic!("{asked:?}") };
-    // The session name is as configured, else ours; the signature is the caller's; the region is the named profile's or its source's.
+    let config = format!(
+        "[profile top]\nrole_arn = arn:aws:iam::1:role/top\nsource_profile = middle\n\
+         external_id = e&1\nendpoint_url = {}\n\
+         [profile middle]\nrole_arn = arn:aws:iam::1:role/middle\n\
+         source_profile = keys\nrole_session_name = me\nregion = us-east-1\n",
+        service.url
+    );
+    let home =
+        Home::new(&config, "[keys]\naws_access_key_id = STATIC\naws_secret_access_key = s\n");
+    let found = answers("search search", &[home.variable()], Some("top")).await;
+    assert_eq!(found, ["KEY-top s/+ t"; 2]);
+    let requests = service.requests();
+    let [middle, top] = requests.as_slice() else { panic!("{requests:?}") };
+    // The signature is the caller's; the region is the named profile's or its source's.
     assert!(middle.contains("RoleSessionName=me") && !middle.contains("ExternalId"), "{middle}");
     assert!(
         middle.contains("Credential=STATIC/") && middle.contains("/us-east-1/sts/"),
         "{middle}"
     );
-    assert!(top.contains("RoleSessionName=gridpost-cli&ExternalId=e%261"), "{top}");
-    assert!(
-        top.contains("Credential=KEY-middle/") && top.contains("x-amz-security-token: t"),
-        "{top}"
-    );
+    assert!(top.contains("ExternalId=e%261"), "{top}");
+    assert!(top.contains("Credential=KEY-middle/"), "{top}");
+    assert!(top.contains("x-amz-security-token: t"), "{top}");
 }
 
 #[tokio::test]
@@ -222,247 +91,253 @@ async fn named_sources_of_a_role() {
     let service = Service::start(sts).await;
     let container = Service::start(container).await;
     let instance = Service::start(instance).await;
-    let config = ["Environment", "EcsContainer", "Ec2InstanceMetadata", "Other"].map(|source| {
+    let config = ["Environment", "EcsContainer", "Ec2InstanceMetadata"].map(|source| {
         format!(
             "[profile {source}]\nrole_arn = arn:aws:iam::1:role/r\ncredential_source = {source}\n"
         )
     });
-    let home = home(&config.concat(), "");
-    let at_home = [("HOME", home.path().to_str().expect("text"))];
-    // Keys of the environment are taken before any profile is looked at, as by the AWS SDK for Rust.
-    let variables = [&at_home, &KEYS[..]].concat();
+    let home = Home::new(&config.concat(), "");
+    // Keys of the environment are taken before any profile is looked at.
+    let variables = [&[home.variable()], &KEYS[..]].concat();
     assert_eq!(key_id(&variables, Some("Environment")).await, "ENVIRONMENT");
-    let variables = [
-        at_home[0],
-        ("AWS_ENDPOINT_URL_STS", &service.url),
-        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", &container.url),
-        ("AWS_EC2_METADATA_SERVICE_ENDPOINT", &instance.url),
-        ("AWS_EC2_METADATA_DISABLED", "no"),
-    ];
+    let services = [(STS, &service.url), (CONTAINER, &container.url), (INSTANCE, &instance.url)];
+    let services = services.map(|(name, url)| (name, url.as_str()));
+    let variables = [&[home.variable(), ON], &services[..]].concat();
     for (profile, want) in [("EcsContainer", "CONTAINER"), ("Ec2InstanceMetadata", "INSTANCE")] {
         assert_eq!(key_id(&variables, Some(profile)).await, "KEY-r");
-        let asked = service.asked().pop().expect("asked");
-        assert!(asked.contains(&format!("Credential={want}/")), "{asked}");
+        let request = service.last();
+        assert!(request.contains(&format!("Credential={want}/")), "{request}");
     }
-    let told = failure(&at_home, Some("Environment")).await;
-    assert_eq!(told, "profile Environment: credential_source Environment has no credentials here");
-    let told = failure(&at_home, Some("Other")).await;
-    assert_eq!(told, "profile Other: there is no credential_source Other");
 }
 
 #[tokio::test]
 async fn web_identities_of_environment_and_profile() {
     let service = Service::start(sts).await;
-    let home = home("", "");
-    let token = home.path().join("token");
-    std::fs::write(&token, "jwt\n").expect("written");
-    let token = token.to_str().expect("text");
-    let config =
+    let home = Home::new("", "");
+    let token = home.write("token", "jwt");
+    let role =
         format!("[profile web]\nrole_arn = a/of-profile\nweb_identity_token_file = {token}\n");
-    std::fs::write(home.path().join(".aws/config"), config).expect("written");
+    home.write(".aws/config", &role);
     let variables = [
-        ("HOME", home.path().to_str().expect("text")),
-        ("AWS_ENDPOINT_URL_STS", service.url.as_str()),
+        home.variable(),
+        (STS, &service.url),
         ("AWS_ROLE_ARN", "a/of-environment"),
-        ("AWS_WEB_IDENTITY_TOKEN_FILE", token),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", &token),
         ("AWS_ROLE_SESSION_NAME", "pod"),
     ];
     assert_eq!(key_id(&variables, None).await, "KEY-of-environment");
-    let asked = service.asked().pop().expect("asked");
-    assert!(asked.contains("RoleSessionName=pod&WebIdentityToken=jwt"), "{asked}");
-    assert!(!asked.contains("authorization"), "{asked}");
+    let request = service.last();
+    assert!(request.contains("RoleSessionName=pod&WebIdentityToken=jwt"), "{request}");
+    assert!(!request.contains("authorization"), "{request}");
     assert_eq!(key_id(&variables, Some("web")).await, "KEY-of-profile");
+}
+
+/// The names of cached tokens are the SHA-1 of the session's name or of the start URL.
+const OF_SESSION: &str = ".aws/sso/cache/34c6fceca75e456f25e7e99531e2425c6c1de443.json";
+const OF_START_URL: &str = ".aws/sso/cache/22f00c6461897f7c3e293d9d99f86e5efed957dd.json";
+
+/// Profiles `sso` and `legacy`, the two forms of IAM Identity Center, and a role of the first.
+const SSO_PROFILES: &str = "[profile sso]\nsso_session = dev\nsso_account_id = 012345678901\n\
+    sso_role_name = R\n[sso-session dev]\nsso_region = us-east-1\n\
+    sso_start_url = https://d-abc.awsapps.com/start\n\
+    [profile legacy]\nsso_account_id = 012345678901\nsso_role_name = R\nsso_region = us-east-1\n\
+    sso_start_url = https://d-abc.awsapps.com/start\n\
+    [profile of-sso]\nrole_arn = arn:aws:iam::1:role/r\nsource_profile = sso\n";
+
+#[tokio::test]
+async fn both_forms_of_identity_center() {
+    let (center, sts) = (Service::start(sso).await, Service::start(sts).await);
+    let home = Home::new(SSO_PROFILES, "");
+    let token = json!({"accessToken": "token", "expiresAt": FAR}).to_string();
+    home.write(OF_SESSION, &token);
+    home.write(OF_START_URL, &token);
+    let variables = [home.variable(), ("AWS_ENDPOINT_URL_SSO", &center.url), (STS, &sts.url)];
+    for profile in ["sso", "legacy"] {
+        assert_eq!(search(&variables, Some(profile)).await, "SSO s t");
+        let request = center.last();
+        assert!(request.contains("role_name=R&account_id=012345678901"), "{request}");
+        assert!(request.contains("x-amz-sso_bearer_token: token\r\n"), "{request}");
+    }
+    assert_eq!(key_id(&variables, Some("of-sso")).await, "KEY-r");
+    let request = sts.last();
+    assert!(request.contains("Credential=SSO/"), "{request}");
+}
+
+#[tokio::test]
+async fn an_expired_token_of_identity_center_is_renewed_and_kept() {
+    let service = Service::start(sso).await;
+    let home = Home::new(SSO_PROFILES, "");
+    let token = json!({"accessToken": "old", "expiresAt": "2020-01-01T00:00:00Z",
+        "refreshToken": "refresh", "clientId": "id", "clientSecret": "secret",
+        "registrationExpiresAt": FAR});
+    home.write(OF_SESSION, &token.to_string());
+    let variables = [home.variable(), ("AWS_ENDPOINT_URL", &service.url)];
+    assert_eq!(key_id(&variables, Some("sso")).await, "SSO");
+    let requests = service.requests();
+    let [renewal, request] = requests.as_slice() else { panic!("{requests:?}") };
+    assert!(renewal.contains(r#""refreshToken":"refresh""#), "{renewal}");
+    assert!(request.contains("x-amz-sso_bearer_token: renewed\r\n"), "{request}");
+    let kept: Value = serde_json::from_str(&home.read(OF_SESSION)).expect("JSON");
+    assert_eq!((&kept["accessToken"], &kept["refreshToken"]), (&json!("renewed"), &json!("next")));
+}
+
+const USER: &str = "arn:aws:iam::012345678901:user/Admin";
+
+/// The key that the AWS SDK for Rust shows in its own source as an example.
+const DPOP_KEY: &str = "-----BEGIN EC PRIVATE KEY-----\n\
+    MHcCAQEEIFDZHUzOG1Pzq+6F0mjMlOSp1syN9LRPBuHMoCFXTcXhoAoGCCqGSM49\n\
+    AwEHoUQDQgAE9qhj+KtcdHj1kVgwxWWWw++tqoh7H7UHs7oXh8jBbgF47rrYGC+t\n\
+    djiIaHK3dBvvdE7MGj5HsepzLm3Kj91bqA==\n-----END EC PRIVATE KEY-----\n";
+
+/// A home folder with a login session that has expired and can be renewed, and the session's file.
+fn login() -> (Home, String) {
+    let home = Home::new(&format!("[profile login]\nlogin_session = {USER}\nregion = r\n"), "");
+    let hash: String = Sha256::digest(USER).iter().map(|byte| format!("{byte:02x}")).collect();
+    let file = format!(".aws/login/cache/{hash}.json");
+    let session = json!({
+        "accessToken": {"accessKeyId": "OLD", "secretAccessKey": "s", "sessionToken": "t",
+            "accountId": "012345678901", "expiresAt": "2020-01-01T00:00:00Z"},
+        "tokenType": "aws_sigv4", "clientId": "arn:aws:signin:::devtools/same-device",
+        "refreshToken": "refresh", "idToken": "i", "dpopKey": DPOP_KEY,
+    });
+    home.write(&file, &session.to_string());
+    (home, file)
+}
+
+#[tokio::test]
+async fn a_login_session_is_renewed_and_kept() {
+    let service = Service::start(sign_in).await;
+    let (home, file) = login();
+    let variables = [home.variable(), ("AWS_ENDPOINT_URL_SIGNIN", &service.url)];
+    for _ in 0..2 {
+        assert_eq!(search(&variables, Some("login")).await, "LOGIN s t");
+    }
+    let requests = service.requests();
+    let [renewal] = requests.as_slice() else { panic!("{requests:?}") };
+    assert!(
+        renewal.contains("dpop: ") && renewal.contains(r#""refreshToken":"refresh""#),
+        "{renewal}"
+    );
+    let kept: Value = serde_json::from_str(&home.read(&file)).expect("JSON");
+    assert_eq!(kept["refreshToken"], "next");
+}
+
+#[tokio::test]
+async fn a_process_of_the_profile() {
+    let answer = json!({"Version": 1, "AccessKeyId": "PROCESS", "SecretAccessKey": "s",
+        "SessionToken": "t"});
+    let home = Home::new(&format!("[default]\ncredential_process = echo '{answer}'\n"), "");
+    assert_eq!(search(&[home.variable()], None).await, "PROCESS s t");
 }
 
 #[tokio::test]
 async fn container_and_instance() {
     let container = Service::start(container).await;
     let instance = Service::start(instance).await;
-    let of_instance = [
-        ("AWS_EC2_METADATA_SERVICE_ENDPOINT", instance.url.as_str()),
-        ("AWS_EC2_METADATA_DISABLED", "false"),
-    ];
-    assert_eq!(key_id(&of_instance, None).await, "INSTANCE");
-    let environment = Environment::of(&of_instance);
-    assert_eq!(region(&environment, None).await.expect("read").as_deref(), Some("eu-west-3"));
-    let folder = tempfile::tempdir().expect("folder");
-    let token = folder.path().join("token");
-    std::fs::write(&token, "container-token\n").expect("written");
+    let of_instance = [(INSTANCE, instance.url.as_str()), ON];
+    assert_eq!(answers("search region", &of_instance, None).await, ["INSTANCE s t", "eu-west-3"]);
+    let home = Home::new("", "");
+    let token = home.write("token", "container-token");
     let of_container = [
-        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", container.url.as_str()),
-        ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", token.to_str().expect("text")),
+        (CONTAINER, container.url.as_str()),
+        ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", &token),
         ("AWS_CONTAINER_AUTHORIZATION_TOKEN", "no"),
     ];
     assert_eq!(key_id(&[&of_container[..], &of_instance].concat(), None).await, "CONTAINER");
-    let asked = container.asked().pop().expect("asked");
-    assert!(asked.contains("authorization: container-token\r\n"), "{asked}");
+    let request = container.last();
+    assert!(request.contains("authorization: container-token\r\n"), "{request}");
+    // A proxy stands for the address of ECS, which loopback does not have.
+    let relative =
+        [("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/x"), ("HTTP_PROXY", &container.url)];
+    assert_eq!(key_id(&relative, None).await, "CONTAINER");
+    let request = container.last();
+    assert!(request.starts_with("GET http://169.254.170.2/v2/x "), "{request}");
 }
 
 #[tokio::test]
 async fn earlier_sources_win_and_a_failure_ends_the_search() {
     let service = Service::start(sts).await;
-    let refusing = Service::start(|_| (403, "<html>".into())).await;
+    let refusing = Service::always(403, "<html>").await;
     let container = Service::start(container).await;
-    let home = home("", "[default]\naws_access_key_id = PROFILE\naws_secret_access_key = s\n");
-    let token = home.path().join("token");
-    std::fs::write(&token, "jwt").expect("written");
-    let web = [
-        ("AWS_ENDPOINT_URL_STS", service.url.as_str()),
-        ("AWS_ROLE_ARN", "a/web"),
-        ("AWS_WEB_IDENTITY_TOKEN_FILE", token.to_str().expect("text")),
-    ];
-    let container = [("AWS_CONTAINER_CREDENTIALS_FULL_URI", container.url.as_str())];
-    let at_home = [("HOME", home.path().to_str().expect("text"))];
-    let all = [&KEYS[..], &at_home, &web, &container].concat();
-    for (passed_over, want) in
-        [(0, "ENVIRONMENT"), (3, "PROFILE"), (4, "KEY-web"), (7, "CONTAINER")]
-    {
-        assert_eq!(key_id(&all[passed_over..], None).await, want);
+    let home = Home::new("", "[default]\naws_access_key_id = PROFILE\naws_secret_access_key = s\n");
+    let token = home.write("token", "jwt");
+    let web =
+        [(STS, &*service.url), ("AWS_ROLE_ARN", "a/web"), ("AWS_WEB_IDENTITY_TOKEN_FILE", &token)];
+    let last = [(CONTAINER, container.url.as_str())];
+    let all = [&KEYS[..], &[home.variable()], &web, &last].concat();
+    for (skipped, want) in [(0, "ENVIRONMENT"), (3, "PROFILE"), (4, "KEY-web"), (7, "CONTAINER")] {
+        assert_eq!(key_id(&all[skipped..], None).await, want);
     }
-    // A profile that is named does not win over the environment's keys; one that is not there is passed over.
+    // A named profile does not win over the environment's keys. One that is not there is passed
+    // over.
     assert_eq!(key_id(&all, Some("default")).await, "ENVIRONMENT");
     assert_eq!(key_id(&all[3..], Some("absent")).await, "KEY-web");
-    let refused =
-        [&[("AWS_ENDPOINT_URL_STS", refusing.url.as_str())], &web[1..], &container].concat();
-    let want = "role a/web: sts:AssumeRoleWithWebIdentity was refused: HTTP 403: <html>";
-    assert_eq!(failure(&refused, None).await, want);
+    let refused = [&[(STS, refusing.url.as_str())], &web[1..], &last].concat();
+    assert_eq!(key_id(&refused, None).await, "error:");
 }
 
 #[tokio::test]
 async fn the_region_is_the_environments_then_the_profiles() {
-    let home = home("[default]\nregion = eu-west-1\n[profile b]\nregion = eu-west-2\n", "");
-    let at_home = ("HOME", home.path().to_str().expect("text"));
-    let off = ("AWS_EC2_METADATA_DISABLED", "TRUE");
+    let config = "[default]\nregion = eu-west-1\n[profile b]\nregion =\nsource_profile = c\n\
+                  [profile c]\nregion = eu-west-2\n[profile d]\nsource_profile = e\n\
+                  [profile e]\nsource_profile = d\n";
+    let home = Home::new(config, "");
+    let at_home = home.variable();
     let (one, two) = (("AWS_REGION", "us-east-1"), ("AWS_DEFAULT_REGION", "us-east-2"));
     for (variables, profile, want) in [
-        (vec![at_home, two, one], None, Some("us-east-1")),
-        (vec![at_home, two], Some("b"), Some("us-east-2")),
-        (vec![at_home], Some("b"), Some("eu-west-2")),
-        (vec![at_home, ("AWS_PROFILE", "b")], None, Some("eu-west-2")),
-        (vec![at_home], None, Some("eu-west-1")),
-        (vec![off], None, None),
+        (vec![at_home, two, one], None, "us-east-1"),
+        (vec![at_home, two, ("AWS_REGION", " ")], Some("b"), "us-east-2"),
+        (vec![at_home], Some("b"), "eu-west-2"),
+        (vec![at_home, ("AWS_PROFILE", "b")], None, "eu-west-2"),
+        (vec![at_home], None, "eu-west-1"),
+        (vec![at_home], Some("d"), ""),
+        (vec![], None, ""),
     ] {
-        let found = region(&Environment::of(&variables), profile).await.expect("read");
-        assert_eq!(found.as_deref(), want, "{variables:?}");
+        assert_eq!(answers("region", &variables, profile).await, [want], "{variables:?}");
     }
+}
+
+#[tokio::test]
+async fn a_signature_is_for_the_region_of_the_url_then_of_the_environment() {
+    let variables = [&KEYS[..], &[("AWS_DEFAULT_REGION", "us-east-1")]].concat();
+    let (api, own) =
+        ("https://a1.execute-api.eu-north-1.amazonaws.com", "https://events.example.com");
+    let signed = answers(&format!("{api} {own}"), &variables, None).await;
+    assert_eq!(signed, ["eu-north-1", "us-east-1"]);
+    let want = "error: no AWS region: https://events.example.com does not name one; set AWS_REGION \
+                or a profile with one";
+    assert_eq!(answers(own, &KEYS, None).await, [want]);
 }
 
 #[tokio::test]
 async fn trouble_of_the_service_is_waited_out() {
-    let service =
-        Service::in_turn(vec![(0, String::new()), (503, String::new()), container("")]).await;
-    assert_eq!(
-        key_id(&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", &service.url)], None).await,
-        "CONTAINER"
-    );
-    let token = tempfile::NamedTempFile::new().expect("file");
-    for code in
-        ["Throttling", "ThrottlingException", "RequestLimitExceeded", "IDPCommunicationError"]
-    {
-        let refusal = format!(
-            "<ErrorResponse><Error><Code>{code}</Code><Message>m</Message></Error></ErrorResponse>"
-        );
-        let service = Service::in_turn(vec![(400, refusal), sts("RoleArn=r")]).await;
-        let variables = [
-            ("AWS_ENDPOINT_URL_STS", service.url.as_str()),
-            ("AWS_ROLE_ARN", "r"),
-            ("AWS_WEB_IDENTITY_TOKEN_FILE", token.path().to_str().expect("text")),
-        ];
-        assert_eq!(key_id(&variables, None).await, "KEY-r", "{code}");
-    }
-}
-
-#[tokio::test]
-async fn no_redirect_is_followed() {
-    let token = tempfile::NamedTempFile::new().expect("file");
-    for status in [302, 307] {
-        let other = Service::start(container).await;
-        let elsewhere = other.url.clone();
-        let service = Service::start(move |request| match request.starts_with("PUT") {
-            true => (200, "instance-token".into()),
-            false => (status, elsewhere.clone()),
-        });
-        let url = service.await.url;
-        let container = [
-            ("AWS_CONTAINER_CREDENTIALS_FULL_URI", url.as_str()),
-            ("AWS_CONTAINER_AUTHORIZATION_TOKEN", "t"),
-        ];
-        let instance = [
-            ("AWS_EC2_METADATA_SERVICE_ENDPOINT", url.as_str()),
-            ("AWS_EC2_METADATA_DISABLED", "no"),
-        ];
-        let web = [
-            ("AWS_ENDPOINT_URL_STS", url.as_str()),
-            ("AWS_ROLE_ARN", "r"),
-            ("AWS_WEB_IDENTITY_TOKEN_FILE", token.path().to_str().expect("text")),
-        ];
-        for variables in [&container[..], &instance, &web] {
-            let told = failure(variables, None).await;
-            assert!(told.contains(&format!("HTTP {status}")), "{told}");
-        }
-        assert!(other.asked().is_empty(), "{:?}", other.asked());
-    }
+    let mut requests = 0;
+    let answer = move |request: &str| {
+        requests += 1;
+        if requests == 1 { (503, String::new()) } else { sts(request) }
+    };
+    let service = Service::start(answer).await;
+    let home = Home::new("", "");
+    let token = home.write("token", "jwt");
+    let variables =
+        [(STS, &*service.url), ("AWS_ROLE_ARN", "r"), ("AWS_WEB_IDENTITY_TOKEN_FILE", &token)];
+    assert_eq!(key_id(&variables, None).await, "KEY-r");
 }
 
 #[tokio::test]
 async fn a_failed_refresh_leaves_what_has_not_expired() {
-    for (seconds, want) in [(60, true), (-1, false)] {
+    for (seconds, is_left) in [(60, true), (-1, false)] {
         let expiry = clock::rfc3339(clock::now() + time::Duration::seconds(seconds));
-        let (status, answer) = container("");
-        let answers = vec![(status, answer.replace(FAR, &expiry)), (403, String::new())];
-        let service = Service::in_turn(answers).await;
-        let identity = identity(&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", &service.url)], None);
-        identity.current().await.expect("fetched");
-        assert_eq!(identity.current().await.is_ok(), want, "{seconds}");
-        assert_eq!(service.asked().len(), 2);
+        let mut requests = 0;
+        let answer = move |request: &str| {
+            requests += 1;
+            let first = (200, container(request).1.replace(FAR, &expiry));
+            if requests == 1 { first } else { (403, String::new()) }
+        };
+        let service = Service::start(answer).await;
+        let found = answers("search search", &[(CONTAINER, &service.url)], None).await;
+        assert_eq!(found[0], "CONTAINER s t");
+        assert_eq!(found[1] == found[0], is_left, "{found:?}");
+        assert_eq!(service.requests().len(), 2);
     }
-}
-
-#[tokio::test]
-async fn a_service_that_does_not_answer_is_told_without_its_url() {
-    let service = Service::in_turn(vec![(0, String::new())]).await;
-    let url = format!("{}/?secret", service.url);
-    let told = failure(&[("AWS_CONTAINER_CREDENTIALS_FULL_URI", &url)], None).await;
-    assert!(told.starts_with("the container's credentials got no answer: "), "{told}");
-    assert!(!told.contains("secret"), "{told}");
-    let on = ("AWS_EC2_METADATA_DISABLED", "no");
-    let instance = |url| [on, ("AWS_EC2_METADATA_SERVICE_ENDPOINT", url)];
-    let asked = service.asked().len();
-    let told = failure(&instance(&service.url), None).await;
-    assert_eq!(told, "no source of credentials is configured");
-    // Whether there is an instance is asked once.
-    assert_eq!(service.asked().len(), asked + 1);
-    let told = failure(&instance("169.254.169.254"), None).await;
-    assert!(told.starts_with("AWS_EC2_METADATA_SERVICE_ENDPOINT is not a URL"), "{told}");
-}
-
-#[tokio::test]
-async fn a_machine_without_metadata_is_told_apart_soon() {
-    // Takes connections and says nothing.
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let url = format!("http://{}", listener.local_addr().expect("an address"));
-    let variables =
-        [("AWS_EC2_METADATA_DISABLED", ""), ("AWS_EC2_METADATA_SERVICE_ENDPOINT", url.as_str())];
-    let since = tokio::time::Instant::now();
-    assert_eq!(failure(&variables, None).await, "no source of credentials is configured");
-    assert!(since.elapsed() < Duration::from_secs(3));
-}
-
-#[test]
-fn credentials_are_kept_until_shortly_before_their_expiry() {
-    let expiring =
-        |expiry| session("i".into(), "s".into(), "t".into(), expiry).expect("credentials");
-    let now = datetime!(2030-01-01 00:00:00 UTC);
-    for (expiry, want) in [("2030-01-01T00:03:00Z", true), ("2030-01-01T00:01:59.5Z", false)] {
-        assert_eq!(outlasts(&expiring(expiry), now + MARGIN), want, "{expiry}");
-    }
-    assert!(outlasts(&Credentials::new("i", "s", None, None, "t"), now));
-}
-
-#[tokio::test]
-async fn secrets_are_not_shown() {
-    let identity = identity(&KEYS, Some("p"));
-    identity.current().await.expect("credentials");
-    let shown = format!("{identity:?} {:?}", identity.environment);
-    assert!(shown.contains('p') && !shown.contains("env-"), "{shown}");
 }

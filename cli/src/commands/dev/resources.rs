@@ -17,14 +17,14 @@ pub(super) async fn clients() -> anyhow::Result<Resources> {
 
     use gridpost_ops::{
         failure::Misuse,
-        identity::{self, Environment, Identity},
+        identity::{self, Identity},
     };
 
     const NO_REGION: &str = "--allow-aws: no AWS region: set AWS_REGION, or a profile with one";
     let endpoint = env::var("AWS_ENDPOINT_URL").ok();
-    let region = identity::region(&Environment::of_process(), None).await?;
+    let region = identity::region(None).await?;
     let region = region.ok_or_else(|| Misuse(NO_REGION.to_owned()))?;
-    let identity = Identity::new(Environment::of_process(), None, &region);
+    let identity = Identity::new(None, &region);
     let credentials = match (identity.provide_credentials().await, &endpoint) {
         (Ok(_), _) => SharedCredentialsProvider::new(identity),
         (Err(_), Some(_)) => {
@@ -44,10 +44,10 @@ pub(super) async fn clients() -> anyhow::Result<Resources> {
     Ok(Resources(Arc::new(AwsResources::new(clients.config()))))
 }
 
-/// Fails in a program without AWS's SDK, and says how to build one that has it.
+/// Fails in a program without clients of AWS's services, and says how to build one that has them.
 #[cfg(not(feature = "aws"))]
 pub(super) async fn clients() -> anyhow::Result<Resources> {
-    let how = "--allow-aws: this program is built without AWS's SDK; `cargo run -p gridpost-cli \
-        --features aws -- dev --allow-aws` builds and runs one with it";
+    let how = "--allow-aws: this program is built without clients of AWS's services; `cargo run -p gridpost-cli \
+        --features aws -- dev --allow-aws` builds and runs one with them";
     Err(Misuse(how.to_owned()).into())
 }
