@@ -66,7 +66,7 @@ impl Identity {
 
     async fn search(&self) -> anyhow::Result<Credentials> {
         // The environment's keys count also where the files can't be read.
-        let profiles = profile::read(&self.profile).await;
+        let profiles = profile::read(&self.profile).await.map_err(failure::unread);
         let region = profile::region(profiles.as_ref().ok());
         let config = aws_config::defaults(BehaviorVersion::latest())
             .profile_name(&self.profile)
@@ -98,7 +98,7 @@ impl ProvideCredentials for Identity {
 /// Returns the region of the environment, the profile or the instance. Fails where the AWS
 /// configuration can't be read.
 pub async fn region(profile: Option<&str>) -> anyhow::Result<Option<String>> {
-    let profiles = profile::read(&profile::name(profile)).await?;
+    let profiles = profile::read(&profile::name(profile)).await.map_err(failure::unread)?;
     if let Some(region) = profile::region(Some(&profiles)) {
         return Ok(Some(region));
     }

@@ -2,9 +2,9 @@
 
 use std::error::Error;
 
-use anyhow::Chain;
+use anyhow::{Chain, anyhow};
 use aws_config::meta::ProviderChainError;
-use aws_config::profile::{Profile, ProfileSet};
+use aws_config::profile::{Profile, ProfileFileLoadError, ProfileSet};
 use aws_credential_types::provider::error::{CredentialsError, TokenError};
 use aws_smithy_types::error::ErrorMetadata;
 
@@ -67,8 +67,13 @@ fn advice(profiles: &ProfileSet) -> String {
     "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY".to_owned()
 }
 
+/// Says why the profiles can't be read.
+pub(super) fn unread(error: ProfileFileLoadError) -> anyhow::Error {
+    anyhow!("the AWS configuration can't be read: {}", causes(&error))
+}
+
 /// Returns the causes of an error in one line, without those that only say that there was one.
-pub(super) fn causes(error: &(dyn Error + 'static)) -> String {
+fn causes(error: &(dyn Error + 'static)) -> String {
     let mut causes: Vec<String> = Chain::new(error).filter_map(told).collect();
     // A refusal is its own cause, once with the service's type.
     causes.dedup();

@@ -3,11 +3,8 @@
 use std::env;
 use std::iter::successors;
 
-use anyhow::anyhow;
-use aws_config::profile::{self, Profile, ProfileSet};
+use aws_config::profile::{self, Profile, ProfileFileLoadError, ProfileSet};
 use aws_types::os_shim_internal::{Env, Fs};
-
-use crate::identity::failure;
 
 /// The profile that counts where none is named.
 pub(super) const DEFAULT: &str = "default";
@@ -24,14 +21,10 @@ pub(super) fn name(named: Option<&str>) -> String {
 }
 
 /// Reads the profiles of both files. `name` is the selected one.
-pub(super) async fn read(name: &str) -> anyhow::Result<ProfileSet> {
-    let files = Default::default();
-    let (fs, env) = (Fs::real(), Env::real());
+pub(super) async fn read(name: &str) -> Result<ProfileSet, ProfileFileLoadError> {
+    let (fs, env, files) = (Fs::real(), Env::real(), Default::default());
     // Boxed: callers' futures, which hold it, would be nested too deeply for the compiler.
-    let read = Box::pin(profile::load(&fs, &env, &files, Some(name.to_owned().into()))).await;
-    read.map_err(|error| {
-        anyhow!("the AWS configuration can't be read: {}", failure::causes(&error))
-    })
+    Box::pin(profile::load(&fs, &env, &files, Some(name.to_owned().into()))).await
 }
 
 /// Returns the region of the environment, else that of the profile or of its sources.

@@ -14,14 +14,15 @@ pub(super) const FAR: &str = "2999-01-01T00:00:00Z";
 
 /// Names what a process of a test does, separated by blanks: `search`, `pause`, `region` or a URL
 /// to sign for.
-const ASKS: &str = "GRIDPOST_TEST_ASKS";
-const PROFILE: &str = "GRIDPOST_TEST_PROFILE";
+const ASKS: &str = "ASKS_OF_A_TEST";
+const PROFILE: &str = "PROFILE_OF_A_TEST";
 
 /// What stands before an answer in the process's output.
 const MARK: &str = "ANSWER ";
 
 #[tokio::test]
 #[ignore = "the other tests run it as a process of its own"]
+#[expect(clippy::print_stdout, reason = "the other tests read it, control characters too")]
 async fn in_another_process() {
     let profile = env::var(PROFILE).ok();
     let profile = profile.as_deref();
