@@ -20,7 +20,7 @@ locals {
 
   publish_url = coalesce(var.publish_public_url, local.publish_own_url)
 
-  # Without what stands in front of it.
+  # The API's own address, not that of a CDN before it.
   publish_own_url = local.publish_by_api ? local.publish_api_url : local.publish_function_url
 
   # A client of the emulator cannot resolve the API's host name, so it uses a path.

@@ -910,7 +910,7 @@ variable "default_endpoints" {
 }
 
 variable "publish_public_url" {
-  description = "Base URL that publishers use where a CDN such as CloudFront stands in front of the publish API: https and a host, without a slash at the end. Outputs, topics' endpoints and commands then name it. Null, the default, is the API's own address."
+  description = "Base URL that publishers use if they reach the publish API through a CDN such as CloudFront: https and a host, without a slash at the end. Outputs, topics' endpoints and commands then name it. Null, the default, is the API's own address."
   type        = string
   default     = null
 

@@ -62,7 +62,7 @@ pub struct Context {
     /// Whether the duration of publishes is a metric.
     pub latency_metrics: bool,
     pub authorization: Authorization,
-    /// What stands in front of the API, if requests must come through it.
+    /// The secrets of the CDN that requests must come through; none if they may come directly.
     pub origin_secrets: OriginSecrets,
     /// 262,144 to 1,048,576.
     pub queue_message_bytes_max: usize,

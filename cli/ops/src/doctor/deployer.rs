@@ -83,7 +83,7 @@ pub fn check(document: &Value, policies: &Policies) -> Result<Vec<Fault>, PlanEr
     Ok(lacking.into_iter().filter_map(fault).collect())
 }
 
-/// Fills a resource's arguments into an ARN; a star stands for what is not known yet.
+/// Fills a resource's arguments into an ARN; writes `*` for an argument that the plan does not know yet.
 fn filled(arn: &str, resource: &Resource<'_>) -> String {
     let mut parts = arn.split('{');
     let mut text = parts.next().unwrap_or_default().to_owned();

@@ -47,7 +47,7 @@ async fn static_profiles_of_both_files() {
         (&at_home, Some("b"), "B s token"),
         (&of_b, None, "B s token"),
         (&of_b, Some("default"), "A s/+= -"),
-        // Blank names are none.
+        // A blank name counts as no name.
         (&of_b, Some(""), "B s token"),
         (&[at_home[0], ("AWS_PROFILE", "")], None, "A s/+= -"),
     ] {
@@ -246,7 +246,7 @@ async fn container_and_instance() {
     assert_eq!(key_id(&[&of_container[..], &of_instance].concat(), None).await, "CONTAINER");
     let request = container.last();
     assert!(request.contains("authorization: container-token\r\n"), "{request}");
-    // A proxy stands for the address of ECS, which loopback does not have.
+    // Loopback does not have the address of ECS, so a proxy answers for it.
     let relative =
         [("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "/v2/x"), ("HTTP_PROXY", &container.url)];
     assert_eq!(key_id(&relative, None).await, "CONTAINER");
