@@ -9,6 +9,7 @@ pub mod deployer;
 mod limits;
 pub mod names;
 mod plan;
+mod queues;
 mod rules;
 mod spelling;
 
@@ -52,6 +53,7 @@ pub fn check(document: &Value, account: &Account) -> Result<(usize, Vec<Fault>),
     let mut faults = limits::check(&plan);
     faults.extend(rules::check(&plan, account));
     faults.extend(spelling::check(&plan));
+    faults.extend(queues::check(&plan));
     faults.extend(cdn::check(&plan));
     faults.sort_by(|a, b| (&a.address, a.code, &a.found).cmp(&(&b.address, b.code, &b.found)));
     Ok((plan.resources.len(), faults))

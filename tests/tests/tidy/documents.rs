@@ -11,6 +11,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("cli/ops/src/doctor/deployer.rs", "IAM's policies"),
     ("cli/ops/src/doctor/names.rs", "Terraform's plans"),
     ("cli/ops/src/doctor/plan.rs", "Terraform's plans"),
+    ("cli/ops/src/doctor/queues.rs", "Terraform's plans"),
     ("cli/ops/src/doctor/rules.rs", "Terraform's plans"),
     ("cli/ops/src/doctor/spelling.rs", "Terraform's plans"),
     ("cli/ops/src/failure.rs", "errors of any server"),

@@ -132,7 +132,7 @@ fn meets(pattern: &str, arn: &str) -> bool {
 }
 
 /// Whether a pattern means a text, and with it all that a star in the text may stand for.
-fn covers(pattern: &str, text: &str) -> bool {
+pub(super) fn covers(pattern: &str, text: &str) -> bool {
     compare(pattern, text, false)
 }
 

@@ -14,9 +14,9 @@ const MAPPING: &str = "Lambda developer guide, event source mappings for SQS";
 const HTTP_API: &str = "API Gateway, quotas and routes of HTTP APIs";
 const ALARM: &str = "CloudWatch API reference, PutMetricAlarm";
 
-const FUNCTION: &str = "aws_lambda_function";
-const ESM: &str = "aws_lambda_event_source_mapping";
-const QUEUE: &str = "aws_sqs_queue";
+pub(super) const FUNCTION: &str = "aws_lambda_function";
+pub(super) const ESM: &str = "aws_lambda_event_source_mapping";
+pub(super) const QUEUE: &str = "aws_sqs_queue";
 
 /// The largest message that AWS providers before [`LARGE_MESSAGES_SINCE`] take, in bytes.
 const MESSAGE_BEFORE: i64 = 262_144;
@@ -71,7 +71,7 @@ pub(super) fn check(plan: &Plan<'_>, account: &Account) -> Vec<Fault> {
     faults
 }
 
-fn fault(
+pub(super) fn fault(
     code: &'static str,
     address: impl Into<String>,
     limit: impl Into<String>,

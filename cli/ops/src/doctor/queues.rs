@@ -1,0 +1,346 @@
+//! Rules about queues and who reads and sends to them, of which an emulator shows nothing: it hands out
+//! at once what is sent, and asks no key.
+
+use serde_json::Value;
+
+use super::{
+    Fault, Plan,
+    deployer::covers,
+    plan::{Resource, list},
+    rules::{ESM, FUNCTION, QUEUE, fault},
+};
+
+const BATCHING: &str = "Lambda developer guide, using Lambda with Amazon SQS, batching behavior and queue configuration";
+const RETENTION: &str = "SQS developer guide, setting up dead-letter queue retention";
+const KEYS: &str = "SQS developer guide, key management, permissions for AWS services";
+
+const KEY: &str = "aws_kms_key";
+
+/// For how long Lambda asks a queue that has next to nothing, where there is a batching window at all.
+/// Source: [`BATCHING`].
+const QUIET_S: i64 = 20;
+
+/// The longest retention. Source: SQS API reference, SetQueueAttributes.
+const RETENTION_MAX_S: i64 = 1_209_600;
+
+/// The services that send to queues by themselves. Source: [`KEYS`].
+const SENDERS: [&str; 3] = ["events.amazonaws.com", "s3.amazonaws.com", "sns.amazonaws.com"];
+
+/// Finds what shows messages twice, lets them expire or keeps them away.
+pub(super) fn check(plan: &Plan<'_>) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for mapping in plan.of(ESM) {
+        faults.extend(shown_twice(plan, mapping));
+    }
+    for queue in plan.of(QUEUE) {
+        faults.extend(expires_sooner(plan, queue));
+        faults.extend(locked(plan, queue));
+    }
+    faults
+}
+
+fn window_of(mapping: &Resource<'_>) -> i64 {
+    mapping.number("maximum_batching_window_in_seconds").unwrap_or(0)
+}
+
+/// A queue that shows messages again before the function they waited for has ended.
+fn shown_twice(plan: &Plan<'_>, mapping: &Resource<'_>) -> Option<Fault> {
+    let [queue] = plan.named(mapping, "event_source_arn", QUEUE)[..] else { return None };
+    let [function] = plan.named(mapping, "function_name", FUNCTION)[..] else { return None };
+    let window = window_of(mapping);
+    if window < 1 {
+        return None;
+    }
+    let waits = window.max(QUIET_S);
+    let hidden = queue.number("visibility_timeout_seconds")?;
+    let timeout = function.number("timeout")?;
+    // Lambda itself refuses a queue that hides messages for less than the timeout.
+    if !(timeout..timeout + waits).contains(&hidden) {
+        return None;
+    }
+    let limit = format!(
+        "the queue hides messages for at least {} s: they may wait {waits} s for their batch, then run for the \
+         function's {timeout} s",
+        timeout + waits
+    );
+    let found = format!("{hidden} s");
+    Some(fault("mapping-visibility-window", mapping.address, limit, found, BATCHING))
+}
+
+/// A dead-letter queue that deletes messages before, or as soon as, the queue they come from would.
+fn expires_sooner(plan: &Plan<'_>, queue: &Resource<'_>) -> Option<Fault> {
+    // In a FIFO queue the time begins anew.
+    if queue.at("fifo_queue") == Some(&Value::Bool(true)) {
+        return None;
+    }
+    let target = target_of(plan, queue)?;
+    let kept = queue.number("message_retention_seconds")?;
+    let kept_after = target.number("message_retention_seconds")?;
+    let is_longest = kept == RETENTION_MAX_S && kept_after == RETENTION_MAX_S;
+    if kept_after > kept || is_longest {
+        return None;
+    }
+    let limit = format!(
+        "over {kept} s, the retention of {}: a message that SQS moves keeps the time at which it was first sent",
+        queue.address
+    );
+    let found = format!("{kept_after} s");
+    Some(fault("dead-letter-retention", target.address, limit, found, RETENTION))
+}
+
+/// The queue that a queue's messages are moved to.
+fn target_of<'p>(plan: &'p Plan<'_>, queue: &Resource<'_>) -> Option<&'p Resource<'p>> {
+    const POLICY: &str = "redrive_policy";
+    let is_its = |other: &&Resource<'_>| is_only(&plan.named(other, "queue_url", QUEUE), queue);
+    let by = match plan.of("aws_sqs_queue_redrive_policy").find(is_its) {
+        Some(separate) => separate,
+        None => queue,
+    };
+    let policy = by.text(POLICY).and_then(|text| serde_json::from_str::<Value>(text).ok());
+    if let Some(arn) = policy.as_ref().and_then(|policy| policy["deadLetterTargetArn"].as_str()) {
+        return plan.of(QUEUE).find(|other| other.text("arn") == Some(arn));
+    }
+    match plan.named(by, POLICY, QUEUE)[..] {
+        [target] => Some(target),
+        _ => None,
+    }
+}
+
+fn is_only(found: &[&Resource<'_>], one: &Resource<'_>) -> bool {
+    matches!(found, [only] if only.address == one.address)
+}
+
+/// An encrypted queue to which a service may send, with a key that this service may not use.
+fn locked(plan: &Plan<'_>, queue: &Resource<'_>) -> Option<Fault> {
+    let is_its = |other: &&Resource<'_>| is_only(&plan.named(other, "queue_url", QUEUE), queue);
+    let separate = plan.of("aws_sqs_queue_policy").filter(is_its);
+    let policies = separate.chain([queue]).filter_map(|one| document(one.text("policy")?));
+    let policies: Vec<_> = policies.collect();
+    let may_send =
+        |sender: &&str| policies.iter().any(|policy| may(policy, sender, "sqs:sendmessage"));
+    let senders: Vec<_> = SENDERS.into_iter().filter(may_send).collect();
+    let managed = queue.text("kms_master_key_id").filter(|key| key.ends_with("alias/aws/sqs"));
+    let (shut_out, found) = match managed {
+        Some(key) => (senders, key.to_owned()),
+        None => {
+            let [key] = plan.named(queue, "kms_master_key_id", KEY)[..] else { return None };
+            let separate = plan.of("aws_kms_key_policy");
+            let mut separate = separate.filter(|one| is_only(&plan.named(one, "key_id", KEY), key));
+            let policy = document(separate.next().unwrap_or(key).text("policy")?)?;
+            let may_not = |sender: &&str| !may(&policy, sender, "kms:generatedatakey");
+            (senders.into_iter().filter(may_not).collect(), key.address.to_owned())
+        }
+    };
+    if shut_out.is_empty() {
+        return None;
+    }
+    let limit = format!(
+        "a customer managed key whose policy allows kms:GenerateDataKey and kms:Decrypt to {}, which the \
+         queue's policy lets send",
+        shut_out.join(", ")
+    );
+    Some(fault("queue-key", queue.address, limit, found, KEYS))
+}
+
+fn document(policy: &str) -> Option<Value> {
+    serde_json::from_str(policy).ok()
+}
+
+/// Whether a policy of a resource may allow an action, in small letters, to a service. Conditions are taken
+/// to hold.
+fn may(policy: &Value, service: &str, action: &str) -> bool {
+    let statement = &policy["Statement"];
+    let statements = statement.as_array().map_or(std::slice::from_ref(statement), Vec::as_slice);
+    statements.iter().any(|statement| {
+        let principal = &statement["Principal"];
+        let is_service = |name: &str| name == service || name == "*";
+        let is_for = texts(principal).chain(texts(&principal["Service"])).any(is_service)
+            || statement.get("NotPrincipal").is_some();
+        let is_action = |pattern: &str| covers(&pattern.to_ascii_lowercase(), action);
+        let is_about =
+            texts(&statement["Action"]).any(is_action) || statement.get("NotAction").is_some();
+        statement["Effect"] == "Allow" && is_for && is_about
+    })
+}
+
+/// The text, or the texts of a list.
+fn texts(value: &Value) -> impl Iterator<Item = &str> {
+    value.as_str().into_iter().chain(list(value).iter().filter_map(Value::as_str))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use crate::doctor::Account;
+
+    /// A plan of resources at the root: address, values, and what arguments name.
+    fn plan(resources: &[(&str, Value, Value)]) -> Value {
+        let kind = |address: &str| address.split('.').next().unwrap_or_default().to_owned();
+        let planned = resources.iter().map(|(address, values, _)| {
+            json!({"address": address, "type": kind(address), "values": values})
+        });
+        // Terraform names the attribute, and then its resource.
+        let references = |(argument, name): (&String, &Value)| {
+            let resource = name.as_str().and_then(|name| name.rsplit_once('.'));
+            let resource = resource.map_or("", |(resource, _)| resource);
+            (argument.clone(), json!({"references": [name, resource]}))
+        };
+        let configured = resources.iter().map(|(address, _, names)| {
+            let names = names.as_object().into_iter().flatten().map(references);
+            json!({"address": address, "expressions": Value::Object(names.collect())})
+        });
+        json!({
+            "planned_values": {"root_module": {"resources": planned.collect::<Vec<_>>()}},
+            "configuration": {"root_module": {"resources": configured.collect::<Vec<_>>()}},
+        })
+    }
+
+    fn found(resources: &[(&str, Value, Value)]) -> Vec<(&'static str, String, String)> {
+        let (_, faults) =
+            crate::doctor::check(&plan(resources), &Account::default()).expect("a plan");
+        faults.into_iter().map(|fault| (fault.code, fault.address, fault.found)).collect()
+    }
+
+    fn codes(resources: &[(&str, Value, Value)]) -> Vec<&'static str> {
+        found(resources).into_iter().map(|(code, ..)| code).collect()
+    }
+
+    /// A mapping of an own queue, with what differs, between a queue that hides for so long and a function of
+    /// 60 s.
+    fn mapped(hidden: Value, mapping: Value) -> Vec<(&'static str, Value, Value)> {
+        let mut values = json!({"batch_size": 10, "enabled": true, "scaling_config":
+            [{"maximum_concurrency": 5}]});
+        mapping.as_object().into_iter().flatten().for_each(|(k, v)| values[k] = v.clone());
+        let names = json!({"event_source_arn": "aws_sqs_queue.a.arn",
+            "function_name": "aws_lambda_function.f.arn"});
+        vec![
+            ("aws_sqs_queue.a", json!({"visibility_timeout_seconds": hidden}), json!({})),
+            ("aws_lambda_function.f", json!({"timeout": 60}), json!({})),
+            ("aws_lambda_event_source_mapping.m", values, names),
+        ]
+    }
+
+    #[test]
+    fn messages_that_a_second_look_shows_twice_are_found() {
+        let window = |seconds: u32| json!({"maximum_batching_window_in_seconds": seconds});
+        let twice = &["mapping-visibility-window"][..];
+        let table = [
+            (json!(60), window(0), &[][..]),
+            (json!(79), window(20), twice),
+            (json!(80), window(20), &[]),
+            (json!(159), window(100), twice),
+            (json!(160), window(100), &[]),
+            // Lambda refuses it, whatever the window.
+            (json!(59), window(100), &["mapping-visibility"]),
+            (Value::Null, window(100), &[]),
+            (json!(61), json!({}), &[]),
+        ];
+        for (hidden, mapping, want) in table {
+            assert_eq!(codes(&mapped(hidden.clone(), mapping.clone())), want, "{hidden} {mapping}");
+        }
+        let of = |queue| {
+            let mut resources = mapped(json!(60), window(20));
+            resources[2].2["event_source_arn"] = json!(queue);
+            codes(&resources)
+        };
+        assert_eq!(of("var.queue_arn"), [""; 0], "another's queue");
+        assert_eq!(of("aws_sqs_queue.a.arn"), twice);
+    }
+
+    #[test]
+    fn a_dead_letter_queue_that_keeps_no_longer_is_found() {
+        const DAY: i64 = 86_400;
+        let arn = "arn:aws:sqs:eu-central-1:1:dead";
+        let queue = |days: i64| json!({"message_retention_seconds": days * DAY});
+        let by_name = json!({"redrive_policy": "aws_sqs_queue.dead.arn"});
+        let of = |kept: i64, kept_after: i64| {
+            found(&[
+                ("aws_sqs_queue.a", queue(kept), by_name.clone()),
+                ("aws_sqs_queue.dead", queue(kept_after), json!({})),
+            ])
+        };
+        let fault = |found: &str| {
+            vec![("dead-letter-retention", "aws_sqs_queue.dead".to_owned(), found.to_owned())]
+        };
+        let table = [
+            (of(4, 4), fault("345600 s")),
+            (of(4, 1), fault("86400 s")),
+            (of(14, 13), fault("1123200 s")),
+            (of(4, 14), vec![]),
+            // SQS has no longer one.
+            (of(14, 14), vec![]),
+        ];
+        for (found, want) in table {
+            assert_eq!(found, want);
+        }
+        let policy = json!({"deadLetterTargetArn": arn, "maxReceiveCount": 5}).to_string();
+        let dead = json!({"message_retention_seconds": DAY, "arn": arn});
+        let source = json!({"message_retention_seconds": DAY, "redrive_policy": policy});
+        let known = [
+            ("aws_sqs_queue.a", source.clone(), json!({"redrive_policy": "local.policy"})),
+            ("aws_sqs_queue.dead", dead.clone(), json!({})),
+        ];
+        assert_eq!(found(&known), fault("86400 s"), "by its ARN");
+        let mut fifo = source;
+        fifo["fifo_queue"] = json!(true);
+        let known =
+            [("aws_sqs_queue.a", fifo, json!({})), ("aws_sqs_queue.dead", dead.clone(), json!({}))];
+        assert_eq!(found(&known), [], "in a FIFO queue the time begins anew");
+        let separate =
+            json!({"queue_url": "aws_sqs_queue.a.id", "redrive_policy": "aws_sqs_queue.dead.arn"});
+        let apart = [
+            ("aws_sqs_queue.a", queue(4), json!({})),
+            ("aws_sqs_queue.other", queue(4), json!({})),
+            ("aws_sqs_queue.dead", queue(4), json!({})),
+            ("aws_sqs_queue_redrive_policy.a", json!({}), separate),
+        ];
+        assert_eq!(found(&apart), fault("345600 s"), "by a resource of its own");
+        let elsewhere = [("aws_sqs_queue.a", queue(4), json!({"redrive_policy": "var.dead_arn"}))];
+        assert_eq!(found(&elsewhere), []);
+    }
+
+    fn allow(principal: Value, action: Value) -> String {
+        let statement = json!({"Effect": "Allow", "Principal": principal, "Action": action});
+        json!({"Version": "2012-10-17", "Statement": [statement]}).to_string()
+    }
+
+    #[test]
+    fn a_queue_whose_sender_may_not_use_its_key_is_found() {
+        let service = |name: &str| json!({"Service": name});
+        let from_s3 = allow(service("s3.amazonaws.com"), json!("SQS:SendMessage"));
+        let ours = |action: &str| allow(json!({"AWS": "arn:aws:iam::1:root"}), json!(action));
+        let locked = &["queue-key"][..];
+        let managed = |policy: &str| {
+            let values = json!({"kms_master_key_id": "alias/aws/sqs", "policy": policy});
+            codes(&[("aws_sqs_queue.a", values, json!({}))])
+        };
+        assert_eq!(managed(&from_s3), locked);
+        assert_eq!(managed(&allow(service("events.amazonaws.com"), json!(["sqs:Send*"]))), locked);
+        assert_eq!(managed(&ours("sqs:SendMessage")), [""; 0], "roles of the account may use it");
+        assert_eq!(managed(&allow(service("s3.amazonaws.com"), json!("sqs:GetQueueUrl"))), [""; 0]);
+
+        let own = |queue_policy: &str, key_policy: Value| {
+            let names = json!({"kms_master_key_id": "aws_kms_key.k.arn"});
+            let named = json!({"queue_url": "aws_sqs_queue.a.id"});
+            codes(&[
+                ("aws_sqs_queue.a", json!({}), names),
+                ("aws_sqs_queue_policy.a", json!({"policy": queue_policy}), named),
+                ("aws_kms_key.k", json!({"policy": key_policy}), json!({})),
+            ])
+        };
+        let to_s3 = |action: Value| json!(allow(service("s3.amazonaws.com"), action));
+        let table = [
+            (json!(ours("kms:*")), locked),
+            (to_s3(json!(["kms:Decrypt"])), locked),
+            (to_s3(json!(["kms:Decrypt", "kms:GenerateDataKey*"])), &[]),
+            (json!(allow(json!("*"), json!("kms:*"))), &[]),
+            (json!(allow(service("sns.amazonaws.com"), json!("kms:*"))), locked),
+            (Value::Null, &[]),
+        ];
+        for (key_policy, want) in table {
+            assert_eq!(own(&from_s3, key_policy.clone()), want, "{key_policy}");
+        }
+        assert_eq!(own(&ours("sqs:*"), json!(ours("kms:*"))), [""; 0]);
+    }
+}
