@@ -399,6 +399,30 @@ mod tests {
         }
     }
 
+    /// The commands of a page for people with an account of AWS, which no test can run.
+    #[test]
+    fn the_first_week_has_commands_that_parse() {
+        let page = include_str!("../../docs/first-week-on-aws.md").replace("\\\n", "");
+        let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+        let lines = blocks.flat_map(str::lines).filter(|line| line.starts_with("gridpost "));
+        let mut count = 0;
+        for line in lines {
+            // A shell would put in a queue's ARN and a bucket's name.
+            let given = line.replace("$ARGUMENTS", "--queue arn:aws:sqs:eu-central-1:1:q");
+            let given = match given.split_once("\"$(") {
+                Some((before, rest)) => {
+                    let (_, after) = rest.split_once(")\"").expect("it ends");
+                    format!("{before}name{after}")
+                }
+                None => given,
+            };
+            let parsed = Arguments::try_parse_from(words(&given));
+            assert!(parsed.is_ok(), "{line}: {}", parsed.expect_err("refused"));
+            count += 1;
+        }
+        assert!(count > 8, "{count} commands");
+    }
+
     /// Each flag of each command: the words that lead to the command, and the flag.
     fn flags(command: &clap::Command, words: &str) -> Vec<(String, clap::Arg)> {
         let own = command.get_arguments().filter(|flag| flag.get_long().is_some());
