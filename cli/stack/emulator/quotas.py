@@ -143,6 +143,62 @@ def sqs(action, request, age_s=lambda _receipt: None):
     return whole, {name: problem for name, problem in refused.items() if problem}
 
 
+# https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html: 256 KiB, one message or all of a batch
+PUBLISHED_MAX = 256 * KIB
+
+
+def sns(action, messages):
+    """Code and message, or None. `messages` as SQS would name their members."""
+    if action not in ("Publish", "PublishBatch"):
+        return None
+    if action == "PublishBatch" and not all(ENTRY_ID.fullmatch(message.get("Id") or "") for message in messages):
+        return "InvalidBatchEntryId", "The batch entry id can only contain alphanumeric characters, hyphens and underscores."
+    if not all(message.get("MessageBody") for message in messages):
+        return "InvalidParameter", "Invalid parameter: Empty message"
+    attribute = next(filter(None, (bad_attribute(message.get("MessageAttributes") or {}) for message in messages)), None)
+    if attribute:
+        return "ParameterValueInvalid", attribute
+    total = sum(map(message_size, messages))
+    if total <= PUBLISHED_MAX:
+        return None
+    if len(messages) == 1:
+        return "InvalidParameter", "Invalid parameter: Message too long"
+    return "BatchRequestTooLong", f"The length of all the messages put together is more than the limit: {total} bytes."
+
+
+# https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEventsRequestEntry.html,
+# .../userguide/eb-putevents.html (Calculating event entry size)
+ENTRIES_MAX = 256 * KIB
+DETAIL_TYPE_MAX = 128
+
+
+def event_size(entry):
+    texts = [entry.get(name) or "" for name in ("Source", "DetailType", "Detail")] + (entry.get("Resources") or [])
+    return (14 if "Time" in entry else 0) + sum(map(size, texts))
+
+
+def bad_event(entry):
+    for name in ("Source", "DetailType", "Detail"):
+        if not entry.get(name):
+            return "InvalidArgument", f"Parameter {name} is not valid. Reason: {name} is a required argument."
+    if len(entry["DetailType"]) > DETAIL_TYPE_MAX:
+        return "InvalidArgument", f"Parameter DetailType is not valid. Reason: more than {DETAIL_TYPE_MAX} characters."
+    try:
+        detail = json.loads(entry["Detail"])
+    except ValueError:
+        detail = None
+    return None if isinstance(detail, dict) else ("MalformedDetail", "Detail is malformed.")
+
+
+def events(action, request):
+    """What the whole of a PutEvents is refused with, and what which entries are: by their numbers, from 0."""
+    entries = request.get("Entries") or [] if action == "PutEvents" else []
+    if sum(map(event_size, entries)) > ENTRIES_MAX:
+        return ("ValidationException", "Total size of the entries in the request is over the limit."), {}
+    refused = {number: bad_event(entry) for number, entry in enumerate(entries)}
+    return None, {number: problem for number, problem in refused.items() if problem}
+
+
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html and
 # .../APIReference/API_BatchWriteItem.html, API_BatchGetItem.html, API_TransactWriteItems.html
 ITEM_MAX = 400 * KIB

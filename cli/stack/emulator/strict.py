@@ -10,11 +10,12 @@ import json
 import os
 import time
 from functools import wraps
+from urllib.parse import parse_qs
 
 import quotas
 from ministack import app
 from ministack.core.responses import error_response_json
-from ministack.services import dynamodb, lambda_svc, s3, sqs
+from ministack.services import dynamodb, eventbridge, lambda_svc, s3, sns, sqs
 
 LOG = os.path.join(os.path.dirname(os.path.abspath(__file__)), "quotas.log")
 
@@ -106,6 +107,56 @@ async def s3_strict(method, path, headers, *more, **named):
 
 
 s3.handle_request = s3_strict
+
+sns_handle = sns.handle_request
+
+
+async def sns_strict(method, path, headers, body, query):
+    said = parse_qs(body.decode(errors="replace")) if method == "POST" else {}
+    action = said.get("Action", [""])[0]
+    messages = []
+    if action == "PublishBatch":
+        for entry in sns._parse_batch_entries(said):
+            attributes = entry["message_attributes"]
+            messages.append({"Id": entry["id"], "MessageBody": entry["message"], "MessageAttributes": attributes})
+    problem = quotas.sns(action, messages)
+    if problem:
+        note("sns", action, said.get("TopicArn", [""])[0], ": ".join(problem))
+        return sns._error(*problem, 400)
+    return await sns_handle(method, path, headers, body, query)
+
+
+sns.handle_request = sns_strict
+
+events_handle = eventbridge.handle_request
+
+
+async def events_strict(method, path, headers, body, query):
+    action = headers.get("x-amz-target", "").split(".")[-1]
+    request = json.loads(body) if action == "PutEvents" and body else {}
+    whole, refused = quotas.events(action, request)
+    entries = request.get("Entries") or []
+    for code, message in [whole] if whole else refused.values():
+        note("events", action, entries[0].get("EventBusName", ""), f"{code}: {message}")
+    if whole:
+        return error_response_json(*whole, 400)
+    if not refused:
+        return await events_handle(method, path, headers, body, query)
+    kept = [entry for number, entry in enumerate(entries) if number not in refused]
+    answer = {"Entries": []}
+    if kept:
+        body = json.dumps({**request, "Entries": kept}).encode()
+        status, more, text = await events_handle(method, path, headers, body, query)
+        if status != 200:
+            return status, more, text
+        answer = json.loads(text)
+    for number, (code, message) in sorted(refused.items()):
+        answer["Entries"].insert(number, {"ErrorCode": code, "ErrorMessage": message})
+    answer["FailedEntryCount"] = answer.get("FailedEntryCount", 0) + len(refused)
+    return 200, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(answer).encode()
+
+
+eventbridge.handle_request = events_strict
 
 execute = lambda_svc._execute_function
 

@@ -19,10 +19,10 @@ pub const FRONT: &str = include_str!("../emulator/strict.py");
 /// A request or a response that AWS would have refused.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Broken {
-    /// `sqs`, `dynamodb`, `s3`, `lambda`, `apigateway`.
+    /// `sqs`, `sns`, `events`, `dynamodb`, `s3`, `lambda`, `apigateway`.
     pub service: String,
     pub operation: String,
-    /// The queue, table, bucket, function or path.
+    /// The queue, topic, bus, table, bucket, function or path.
     pub resource: String,
     pub problem: String,
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 type Row = (&'static str, &'static str, &'static str, &'static str);
 
 /// `{}` in a call is what differs between the two.
-const ROWS: [Row; 33] = [
+const ROWS: [Row; 42] = [
     ("send({})", "'x' * MIB", "'x' * (MIB + 1)", "shorter than 1048576"),
     ("send({})", "'x'", "''", "MissingParameter"),
     ("send({})", "'a\\t\\n\\r\\ufffd\\U0010ffff'", "'\\ufffe'", "InvalidMessageContents"),
@@ -34,6 +34,20 @@ const ROWS: [Row; 33] = [
     ("ids('a', {})", "'b' * 80", "'b' * 81", "InvalidBatchEntryId"),
     ("batch(['x', {}])", "'y'", "'\\x00'", "'1': ('InvalidMessageContents"),
     ("sqs('ReceiveMessage', {'WaitTimeSeconds': {}})", "20", "21", "WaitTimeSeconds"),
+    ("publish(['x' * {}])", "(256 * KIB)", "(256 * KIB + 1)", "Message too long"),
+    ("publish(['x' * 131_072] * {})", "2", "3", "BatchRequestTooLong"),
+    ("publish([{}])", "'x'", "''", "Empty message"),
+    (
+        "sns('PublishBatch', [{'Id': {}, 'MessageBody': 'x'}])",
+        "'a-_9'",
+        "'a.'",
+        "InvalidBatchEntryId",
+    ),
+    ("event(Detail='{\"a\":' + {} + '}')", "'1'", "'x'", "MalformedDetail"),
+    ("event(Detail={})", "'{}'", "'[]'", "MalformedDetail"),
+    ("event(DetailType={})", "'t' * 128", "'t' * 129", "InvalidArgument"),
+    ("event(Source={})", "'s'", "''", "Source is a required"),
+    ("event(Time=1, Detail=json.dumps({'a': 'x' * {}}))", "262_119", "262_120", "over the limit"),
     ("put({})", "ITEM_MAX - 4", "ITEM_MAX - 3", "Item size"),
     ("writes({})", "25", "26", "BatchWriteItem"),
     ("gets({})", "100", "101", "BatchGetItem"),
@@ -64,6 +78,9 @@ def hide(seconds, age=None):
 def entries(bodies): return [{'Id': str(n), 'MessageBody': body} for n, body in enumerate(bodies)]
 def batch(bodies): return sqs('SendMessageBatch', {'Entries': entries(bodies)})
 def ids(*ids): return sqs('DeleteMessageBatch', {'Entries': [{'Id': name} for name in ids]})
+def publish(bodies): return sns('PublishBatch', entries(bodies))
+def event(**more):
+    return events('PutEvents', {'Entries': [{'Source': 's', 'DetailType': 't', 'Detail': '{}', **more}]})
 def put(bytes): return dynamodb('PutItem', {'Item': {'pk': {'S': 'x' * bytes}, 'n': {'BOOL': True}}})
 def writes(count):
     return dynamodb('BatchWriteItem', {'RequestItems': {'t': [{'PutRequest': {'Item': {}}}] * count}})

@@ -209,8 +209,10 @@ pub static TABLE: &[Row] = &[
     row(BUS, "LimitExceededException", "", Full, OF_BUS),
     row(BUS, "InvalidArgument", "", BadRequest, OF_BUS),
     row(BUS, "MalformedDetail", "", BadRequest, OF_BUS),
-    row(BUS, "NotAuthorizedForSource", "", Forbidden, OF_BUS),
-    row(BUS, "NotAuthorizedForDetailTypeException", "", Forbidden, OF_BUS),
+    // Of one event and its source (a bus takes none that begins with `aws.`), not of the bus: an endpoint
+    // that forbids ends its other events, too.
+    row(BUS, "NotAuthorizedForSource", "", BadRequest, OF_BUS),
+    row(BUS, "NotAuthorizedForDetailTypeException", "", BadRequest, OF_BUS),
     row(BUS, "ValidationException", "total size of the entries", PayloadTooLarge, OF_BUS),
     row(None, "AccessDeniedException", "", Forbidden, COMMON),
     row(None, "NotAuthorized", "", Forbidden, COMMON),
@@ -293,6 +295,20 @@ mod tests {
             };
             assert!(kinds.into_iter().any(reaches), "{row:?} is hidden by another");
             assert!(!row.source.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_bus_that_refuses_one_event_refuses_no_other() {
+        for code in
+            ["NotAuthorizedForSource", "NotAuthorizedForDetailTypeException", "MalformedDetail"]
+        {
+            let refusal = Refusal { code: code.to_owned(), ..Refusal::default() };
+            assert_eq!(
+                answer_of(ResourceKind::EventBridgeBus, &refusal).outcome,
+                BadRequest,
+                "{code}"
+            );
         }
     }
 

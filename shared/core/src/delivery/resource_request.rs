@@ -25,6 +25,9 @@ use crate::{
 /// Source: SQS developer guide, "Message attributes".
 const MESSAGE_ATTRIBUTES_MAX: usize = 10;
 
+/// The most characters of a detail type. Source: EventBridge API reference, `PutEventsRequestEntry`.
+const DETAIL_TYPE_CHARS_MAX: usize = 128;
+
 /// The attribute that names an event's schema.
 pub const SCHEMA: &str = "aeg-delivery-schema";
 
@@ -49,7 +52,7 @@ pub struct Entry {
 pub struct BusMembers {
     /// `source`, or `topic`.
     pub source: String,
-    /// `type`, or `eventType`.
+    /// `type`, or `eventType`: as much of it as a bus takes.
     pub detail_type: String,
     /// `time`, or `eventTime`.
     pub time: Option<Timestamp>,
@@ -310,9 +313,10 @@ fn bus_members(delivery: &Delivery, event: &str) -> BusMembers {
     };
     let topic = topic::id_of(&delivery.subscription.topic);
     let time = members.time.or(members.grid_time);
+    let event_type = text(members.event_type, members.grid_type, "Event");
     BusMembers {
         source: text(members.source, members.topic, &topic),
-        detail_type: text(members.event_type, members.grid_type, "Event"),
+        detail_type: event_type.chars().take(DETAIL_TYPE_CHARS_MAX).collect(),
         time: time.and_then(|time| Timestamp::parse_rfc_3339(&time)),
         trace_header: delivery.traceparent.map(x_ray),
     }

@@ -31,7 +31,11 @@ pub async fn the_emulator_refuses_what_aws_refuses(fixture: &Fixture) -> anyhow:
     };
     let hide = json!({"QueueUrl": queue, "ReceiptHandle": "r", "VisibilityTimeout": 43_201});
     let put = json!({"TableName": BEYOND, "Item": {"pk": {"S": "x".repeat(410_000)}}});
+    let bus = json!({"EventBusName": BEYOND, "Source": "s", "DetailType": "t",
+        "Detail": json!({"a": "x".repeat(270_000)}).to_string()});
+    let entries = json!({"Entries": [bus]});
     let rows = [
+        ("events", "AWSEvents.PutEvents", entries, "over the limit"),
         ("sqs", "AmazonSQS.SendMessage", send(json!({"DelaySeconds": 901})), "DelaySeconds"),
         ("sqs", "AmazonSQS.SendMessage", send(json!({"MessageGroupId": "a b"})), "MessageGroupId"),
         ("sqs", "AmazonSQS.SendMessage", send(json!({"MessageBody": "\u{fffe}"})), "allowed set"),

@@ -188,6 +188,8 @@ fn a_bus_gets_the_whole_event_and_its_members() {
     let grid = of(r#"{"id":"1","topic":"/t","eventType":"e","eventTime":"2026-01-02T03:04:05Z"}"#);
     assert_eq!((grid.source.as_str(), grid.detail_type.as_str()), ("/t", "e"));
     assert!(grid.time.is_some());
+    let long = of(&format!(r#"{{"type":"{}é","data":1}}"#, "é".repeat(128)));
+    assert_eq!(long.detail_type, "é".repeat(128), "the event has all of it");
     let own = of(r#"{"type":5,"anything":true}"#);
     assert_eq!((own.source.as_str(), own.detail_type.as_str()), ("/topics/t", "Event"));
 }
