@@ -99,7 +99,7 @@ module "dispatch" {
       actions   = ["dynamodb:GetItem", "dynamodb:Query"]
       resources = [local.config_table_arn]
       # Access keys are in separate items.
-      leading_keys = ["TOPIC#*"]
+      leading_keys = ["TOPIC#*", "SECRETS#*"]
     },
     {
       sid       = "KeepState"

@@ -44,7 +44,8 @@ module "manage" {
         "dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem",
         "dynamodb:ConditionCheckItem",
       ]
-      resources = [local.config_table_arn]
+      resources    = [local.config_table_arn]
+      leading_keys = ["TOPIC#*", "SECRETS#*", "KEYS#*", "TOPICS"]
     },
     {
       # Parked deliveries are stored by the minute in which they are due, so finding some of them means reading all.

@@ -1,5 +1,5 @@
-# config: topics with their event subscriptions (TOPIC#<topic>), their access keys (KEYS#<topic>) and their names (TOPICS); only
-# manage writes it. state: endpoint health, the state of failing deliveries, parked deliveries, jobs that send dead letters again,
+# config: topics with their event subscriptions (TOPIC#<topic>), the secrets of these (SECRETS#<topic>), topics' access keys
+# (KEYS#<topic>) and their names (TOPICS); only manage writes it. state: endpoint health, the state of failing deliveries, parked deliveries, jobs that send dead letters again,
 # the keys of publishes (hashed, so spread over all partitions).
 
 locals {

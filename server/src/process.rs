@@ -23,7 +23,7 @@ use gridpost_expand as expand;
 use gridpost_ingest as ingest;
 use gridpost_manage as manage;
 use gridpost_ports::{
-    Clock, Configuration, Meter, PortError, ResourceChecker, ResourceClient,
+    Clock, Configuration, Meter, PortError, ResourceChecker, ResourceClient, WithSecrets,
     authentication::{Authenticated, Tokens},
     configuration::{ConfigurationCache, Limits},
 };
@@ -235,14 +235,13 @@ impl Parts {
         Authenticated::new(client, Arc::clone(&self.tokens))
     }
 
-    fn cache(&self) -> ConfigurationCache {
+    fn cache(&self, tables: Arc<dyn Configuration>) -> ConfigurationCache {
         let pace = self.clock.pace();
         let limits = Limits {
             fresh_for: pace.to_clock(CONFIGURATION_KEPT_FOR),
             stale_for: pace.to_clock(default::CONFIGURATION_STALE_FOR),
             bytes_max: CONFIGURATION_BYTES_MAX,
         };
-        let tables: Arc<dyn Configuration> = self.store.tables();
         ConfigurationCache::new(tables, self.clock(), Arc::new(SystemDice), limits)
     }
 
@@ -250,7 +249,7 @@ impl Parts {
         ingest::Context {
             clock: self.clock(),
             dice: Arc::new(SystemDice),
-            configuration: self.cache().with_keys(self.store.tables()),
+            configuration: self.cache(self.store.tables()).with_keys(self.store.tables()),
             sender: self.store.queues(),
             payloads: self.store.payloads(),
             records: self.store.tables(),
@@ -288,7 +287,7 @@ impl Parts {
             payloads: self.store.payloads(),
             healths: HealthCache::new(Arc::clone(&tables) as _, Arc::new(SystemDice)),
             rates: Rates::new(Arc::clone(&tables) as _),
-            configuration: self.cache(),
+            configuration: self.cache(Arc::new(WithSecrets(Arc::clone(&tables)))),
             listeners: tables,
             client: Arc::new(self.authenticated(self.client.clone().keeping(response_bytes()))),
             resources: Arc::clone(&self.resources),
@@ -321,7 +320,7 @@ impl Parts {
             journal: self.journal(),
             notifier: Some(dead_letter::notify::Notifier {
                 topic: DEAD_LETTER_TOPIC.to_owned(),
-                configuration: self.cache(),
+                configuration: self.cache(self.store.tables()),
                 queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
                 has_complained: Default::default(),
             }),
@@ -347,7 +346,7 @@ impl Parts {
     fn manage(&self, url: &str) -> manage::Context {
         let (tables, queues) = (self.store.tables(), self.store.queues());
         manage::Context {
-            configuration: Arc::clone(&tables) as _,
+            configuration: Arc::new(WithSecrets(Arc::clone(&tables))),
             keys: Arc::clone(&tables) as _,
             topics: Arc::clone(&tables) as _,
             subscriptions: Arc::clone(&tables) as _,
@@ -393,7 +392,7 @@ impl Parts {
             parking: Arc::clone(&tables) as _,
             due: Arc::clone(&tables) as _,
             cursor: Arc::clone(&tables) as _,
-            subscriptions: tables,
+            configuration: tables,
             payloads: self.store.payloads(),
             meter: self.meter("wake"),
             settings: wake::Settings {

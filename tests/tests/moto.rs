@@ -13,6 +13,8 @@ mod server;
 #[path = "moto/signed.rs"]
 mod signed;
 
+use std::sync::Arc;
+
 use gridpost_aws::{
     configuration::ConfigurationTable,
     parking::ParkingTable,
@@ -142,6 +144,8 @@ async fn configuration_is_written_under_its_revision() {
     configuration::a_write_under_an_older_revision_of_a_topic_changes_nothing(&one).await;
     configuration::what_is_deleted_is_gone(&empty("deletions").await).await;
     configuration::names_are_found_in_any_spelling(&empty("spellings").await).await;
+    let one = Arc::new(empty("secrets").await);
+    configuration::secrets_are_apart_and_come_and_go_with_their_event_subscription(&one).await;
 }
 
 #[tokio::test]

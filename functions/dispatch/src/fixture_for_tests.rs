@@ -19,7 +19,7 @@ use gridpost_core::{
     topic::{InputSchema, Topic},
 };
 use gridpost_ports::{
-    Attempted, Configuration, DeliveryStates, EndpointClient, EndpointHealths, Payloads, Saved,
+    Attempted, DeliveryStates, EndpointClient, EndpointHealths, Payloads, Saved, WithSecrets,
     configuration::{ConfigurationCache, Limits},
 };
 use gridpost_testkit::{
@@ -235,9 +235,8 @@ impl Fixture {
         if self.logs_successful_attempts {
             meter.keep_first_successes();
         }
-        let configuration: Arc<dyn Configuration> = Arc::clone(tables) as _;
         let configuration = ConfigurationCache::new(
-            configuration,
+            Arc::new(WithSecrets(Arc::clone(tables))),
             Arc::clone(clock) as _,
             Arc::clone(dice) as _,
             Limits::default(),

@@ -19,7 +19,7 @@ use gridpost_dispatch::{
     Context, Settings, handler::handle, health::HealthCache, in_flight::InFlight, rate::Rates,
 };
 use gridpost_ports::{
-    Clock, Configuration, EndpointClient, ResourceClient,
+    Clock, Configuration, EndpointClient, ResourceClient, WithSecrets,
     authentication::{Authenticated, Tokens},
     configuration::ConfigurationCache,
 };
@@ -117,7 +117,7 @@ async fn context(started: &Started, resources: Arc<dyn ResourceClient>) -> Resul
         healths: HealthCache::new(Arc::clone(&states) as _, Arc::new(SystemDice)),
         rates: Rates::new(Arc::clone(&states) as _),
         listeners: states,
-        configuration: cached(Arc::new(configuration))?,
+        configuration: cached(Arc::new(WithSecrets(Arc::new(configuration))))?,
         client: endpoint_client(&started.clients, clock)?,
         resources,
         payloads: started.payloads()?,

@@ -20,8 +20,8 @@ use futures::{
 };
 use gridpost_core::{error::chain, time::Timestamp};
 use gridpost_ports::{
-    Clock, DueDeliveries, Meter, ParkingLot, Payloads, PortError, QueueSender, Result,
-    SubscriptionStore, WakeCursor,
+    Clock, Configuration, DueDeliveries, Meter, ParkingLot, Payloads, PortError, QueueSender,
+    Result, WakeCursor,
 };
 use serde::Serialize;
 use uuid::Uuid;
@@ -40,7 +40,7 @@ pub struct Context {
     pub due: Arc<dyn DueDeliveries>,
     pub cursor: Arc<dyn WakeCursor>,
     /// Read for paused event subscriptions only.
-    pub subscriptions: Arc<dyn SubscriptionStore>,
+    pub configuration: Arc<dyn Configuration>,
     /// Stores the events of messages that no longer fit a queue.
     pub payloads: Arc<dyn Payloads>,
     pub meter: Arc<dyn Meter>,

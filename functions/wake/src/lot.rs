@@ -113,7 +113,7 @@ pub(crate) async fn follow_watch(
 async fn park_watch(context: &Context, mut watch: Box<Watch>, next: Parked) -> Result<Lot> {
     let now = context.clock.now();
     let uid = watch.uid;
-    let read = context.subscriptions.subscription(&watch.subscription).await;
+    let read = context.configuration.subscription(&watch.subscription).await;
     let is_known = read.is_ok();
     let stored = read.unwrap_or_else(|error| {
         // Continue as if the pause lasted: other deliveries of this page do not wait for it.

@@ -93,7 +93,7 @@ impl Fixture {
             parking: Arc::clone(&tables) as _,
             due: tables,
             cursor: here.of(&here.tables),
-            subscriptions: here.of(&here.tables),
+            configuration: here.of(&here.tables),
             payloads: Arc::clone(&here.payloads) as _,
             meter: Arc::clone(&here.meter) as _,
             settings: SETTINGS,

@@ -4,11 +4,13 @@
 //! |---|---|---|---|
 //! | topic | `TOPIC#<topic>` | `topic` | all |
 //! | event subscription | `TOPIC#<topic>` | `subscription#<name>` | all |
+//! | its secrets, if it has some | `SECRETS#<topic>` | `subscription#<name>` | dispatch, manage |
 //! | a topic's access keys | `KEYS#<topic>` | `keys` | ingest, manage |
 //! | a topic's name, for lists | `TOPICS` | the name | manage |
 //!
 //! Names in keys are folded: see [`gridpost_core::name`]. Each topic has its own partition, so traffic
-//! to one does not affect another. IAM restricts the other functions to keys that begin with `TOPIC#`.
+//! to one does not affect another. IAM restricts each function to its keys. Secrets are an event
+//! subscription's secret headers, the query of its URL and the like: see [`gridpost_core::subscription::secrets`].
 //!
 //! Items carry their model as JSON in `document`. A topic's `revision`, `createdAt` and `changes` are
 //! separate attributes: every write is conditional on the first two, and moves the revision in the same
@@ -30,15 +32,19 @@ use aws_sdk_dynamodb::{
 use futures::future::try_join_all;
 use gridpost_core::{
     name,
-    subscription::{EventSubscription, SubscriptionKey},
+    subscription::{EventSubscription, Secrets, SubscriptionKey},
     topic::{AccessKeys, Change, Topic},
 };
-use gridpost_ports::{Configuration, PortError, Saved, SubscriptionStore, TopicKeys, TopicStore};
+use gridpost_ports::{
+    Configuration, PortError, Saved, SubscriptionSecrets, SubscriptionStore, TopicKeys, TopicStore,
+    WrittenSecrets,
+};
+use serde::Serialize;
 use tokio::time::timeout;
 
 use super::{
     port_error,
-    table::{Table, document, json, number, text},
+    table::{Item, Table, document, json, number, text},
 };
 
 const TOPICS: &str = "TOPICS";
@@ -76,10 +82,10 @@ impl ConfigurationTable {
         }
     }
 
-    async fn all(&self, topic: &str) -> Result<Vec<(EventSubscription, u64)>, PortError> {
-        let items = self
-            .table
-            .query(topic_pk(topic))
+    /// Reads the items of all event subscriptions in a partition.
+    async fn all(&self, pk: String) -> Result<Vec<Item>, PortError> {
+        self.table
+            .query(pk)
             .key_condition_expression("pk = :pk AND begins_with(sk, :subscription)")
             .expression_attribute_values(":subscription", text(SUBSCRIPTION))
             .into_paginator()
@@ -87,8 +93,21 @@ impl ConfigurationTable {
             .send()
             .collect::<Result<Vec<_>, _>>()
             .await
-            .map_err(|error| port_error("dynamodb:Query", error))?;
-        items.iter().map(document).collect()
+            .map_err(|error| port_error("dynamodb:Query", error))
+    }
+
+    /// Reads the items of these event subscriptions in a partition, or of all.
+    async fn items(
+        &self,
+        pk: String,
+        names: Option<&BTreeSet<&str>>,
+    ) -> Result<Vec<Item>, PortError> {
+        let Some(names) = names else { return self.all(pk).await };
+        let pk = pk.as_str();
+        let found = names.iter().map(|name| async move {
+            self.table.item(pk.to_owned(), &subscription_sk(name)).await
+        });
+        Ok(try_join_all(found).await?.into_iter().flatten().collect())
     }
 
     /// Makes the writes and moves the topic to its next revision, or nothing if the topic has changed.
@@ -127,6 +146,18 @@ impl ConfigurationTable {
 
     fn put(&self, pk: String, sk: impl Into<String>) -> PutBuilder {
         Put::builder().table_name(&self.table.name).item("pk", text(pk)).item("sk", text(sk))
+    }
+
+    /// Begins to write a document at the topic's next revision.
+    fn put_at(
+        &self,
+        topic: &Topic,
+        pk: String,
+        sk: impl Into<String>,
+        document: &impl Serialize,
+    ) -> Result<PutBuilder, PortError> {
+        let put = self.put(pk, sk).item("revision", number(topic.revision + 1));
+        Ok(put.item("document", text(json(document)?)))
     }
 
     fn delete_item(&self, pk: String, sk: impl Into<String>) -> DeleteBuilder {
@@ -169,11 +200,19 @@ impl Configuration for ConfigurationTable {
         topic: &str,
         names: Option<&BTreeSet<&str>>,
     ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
-        let Some(names) = names else { return self.all(topic).await };
-        let found = names.iter().map(|name| async move {
-            self.table.load(topic_pk(topic), &subscription_sk(name)).await
-        });
-        Ok(try_join_all(found).await?.into_iter().flatten().collect())
+        self.items(topic_pk(topic), names).await?.iter().map(document).collect()
+    }
+}
+
+#[async_trait]
+impl SubscriptionSecrets for ConfigurationTable {
+    async fn secrets(
+        &self,
+        topic: &str,
+        names: Option<&BTreeSet<&str>>,
+    ) -> Result<WrittenSecrets, PortError> {
+        let items = self.items(secrets_pk(topic), names).await?;
+        items.iter().map(|item| Ok((name_of(item)?, document::<Secrets>(item)?))).collect()
     }
 }
 
@@ -213,9 +252,7 @@ impl TopicStore for ConfigurationTable {
         let next = topic.next(keys.map(|_| Change::Keys));
         let mut puts = vec![self.put_topic(topic, &next)?];
         if let Some(keys) = keys {
-            let put = self.put(keys_pk(&next.name), KEYS);
-            let put = put.item("revision", number(next.revision));
-            puts.push(put.item("document", text(json(keys)?)));
+            puts.push(self.put_at(topic, keys_pk(&next.name), KEYS, keys)?);
         }
         if topic.revision == 0 {
             puts.push(self.put(TOPICS.to_owned(), name::folded(&topic.name)));
@@ -238,29 +275,28 @@ impl TopicStore for ConfigurationTable {
 
 #[async_trait]
 impl SubscriptionStore for ConfigurationTable {
-    async fn subscription(
-        &self,
-        key: &SubscriptionKey,
-    ) -> Result<Option<EventSubscription>, PortError> {
-        let found = self.table.load(topic_pk(&key.topic), &subscription_sk(&key.name)).await?;
-        Ok(found.map(|(subscription, _)| subscription))
-    }
-
     async fn save(
         &self,
         topic: &Topic,
         subscription: &EventSubscription,
     ) -> Result<Saved, PortError> {
         let SubscriptionKey { topic: of, name } = &subscription.key;
-        let put = self.put(topic_pk(of), subscription_sk(name));
-        let put = put.item("revision", number(topic.revision + 1));
-        let put = put_write(put.item("document", text(json(subscription)?)))?;
-        self.write_with(topic, vec![put], [Change::written(name)]).await
+        let (rest, secrets) = subscription.split();
+        let (pk, sk) = (secrets_pk(of), subscription_sk(name));
+        let secrets = match secrets {
+            Some(secrets) => put_write(self.put_at(topic, pk, sk, &secrets)?)?,
+            None => delete_write(self.delete_item(pk, sk))?,
+        };
+        let put = put_write(self.put_at(topic, topic_pk(of), subscription_sk(name), &rest)?)?;
+        self.write_with(topic, vec![put, secrets], [Change::written(name)]).await
     }
 
     async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved, PortError> {
-        let delete = |name| self.delete_item(topic_pk(&topic.name), subscription_sk(name));
-        let writes = names.iter().map(|name| delete_write(delete(name)));
+        let of = |name| {
+            let pks = [topic_pk(&topic.name), secrets_pk(&topic.name)];
+            pks.map(|pk| delete_write(self.delete_item(pk, subscription_sk(name))))
+        };
+        let writes = names.iter().flat_map(|name| of(name));
         let deleted = names.iter().map(|name| Change::deleted(name));
         self.write_with(topic, writes.collect::<Result<_, _>>()?, deleted).await
     }
@@ -284,6 +320,19 @@ fn topic_pk(topic: &str) -> String {
 
 fn keys_pk(topic: &str) -> String {
     format!("KEYS#{}", name::folded(topic))
+}
+
+fn secrets_pk(topic: &str) -> String {
+    format!("SECRETS#{}", name::folded(topic))
+}
+
+/// Returns the folded name of the event subscription that an item belongs to.
+fn name_of(item: &Item) -> Result<String, PortError> {
+    let sk = item.get("sk").and_then(|sk| sk.as_s().ok());
+    let name = sk.and_then(|sk| sk.strip_prefix(SUBSCRIPTION)).map(str::to_owned);
+    name.ok_or_else(|| {
+        PortError::new("dynamodb: reading secrets", "they belong to no event subscription")
+    })
 }
 
 fn subscription_sk(name: &str) -> String {

@@ -5,6 +5,7 @@ pub mod authentication;
 pub mod aws;
 pub mod filter;
 pub mod pause;
+pub mod secrets;
 pub mod signing;
 pub mod validation;
 
@@ -34,6 +35,7 @@ pub use authentication::Authentication;
 pub use aws::{KeySource, Resource, ResourceKind};
 pub use filter::Filter;
 pub use pause::Pauses;
+pub use secrets::Secrets;
 pub use signing::Signing;
 pub use validation::Validation;
 

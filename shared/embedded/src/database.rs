@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// The schema version, in `user_version`.
-const FORM: i64 = 3;
+const FORM: i64 = 4;
 const FILE: &str = "gridpost.sqlite";
 
 /// The file whose lock marks the folder as open.

@@ -1,4 +1,4 @@
--- The tables of form 3. What is a document is JSON, as DynamoDB has it on AWS.
+-- The tables of form 4. What is a document is JSON, as DynamoDB has it on AWS.
 
 -- A name with a number or a text: how often the folder was opened, the time, how far wake has come.
 CREATE TABLE notes (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -70,6 +70,8 @@ CREATE TABLE subscriptions (
     name TEXT NOT NULL COLLATE NOCASE,
     revision INTEGER NOT NULL,
     document TEXT NOT NULL,
+    -- They are not in the document.
+    secrets TEXT,
     PRIMARY KEY (topic, name)
 );
 
@@ -169,4 +171,4 @@ CREATE TABLE counted_once (
     UNIQUE (work, owner, counted)
 );
 
-PRAGMA user_version = 3;
+PRAGMA user_version = 4;

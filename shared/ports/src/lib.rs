@@ -16,6 +16,7 @@ pub mod journal;
 pub mod log_store;
 mod parking;
 mod queues;
+mod secrets;
 mod topics;
 
 use std::{fmt, time::Duration};
@@ -44,6 +45,7 @@ pub use parking::{
 pub use queues::{
     Outgoing, Payloads, PoisonQueue, QueueReceiver, QueueSender, Record, SourceMessage,
 };
+pub use secrets::{SubscriptionSecrets, WithSecrets, WrittenSecrets};
 pub use topics::{Configuration, DELETED_AT_ONCE_MAX, SubscriptionStore, TopicKeys, TopicStore};
 
 /// The time.

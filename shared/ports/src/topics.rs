@@ -11,7 +11,8 @@ use gridpost_core::{
 
 use crate::{Result, Saved};
 
-/// Reads topics and event subscriptions for the data plane.
+/// Reads topics and event subscriptions. The secrets of event subscriptions are
+/// [apart](crate::SubscriptionSecrets).
 #[async_trait]
 pub trait Configuration: Send + Sync {
     /// Reads a topic. Strongly consistent.
@@ -20,6 +21,13 @@ pub trait Configuration: Send + Sync {
     /// Reads all event subscriptions of a topic, ordered by folded name. Strongly consistent.
     async fn subscriptions(&self, topic: &str) -> Result<Vec<EventSubscription>> {
         Ok(self.written(topic, None).await?.into_iter().map(|(one, _)| one).collect())
+    }
+
+    /// Reads an event subscription. Strongly consistent.
+    async fn subscription(&self, key: &SubscriptionKey) -> Result<Option<EventSubscription>> {
+        let names = BTreeSet::from([key.name.as_str()]);
+        let found = self.written(&key.topic, Some(&names)).await?;
+        Ok(found.into_iter().next().map(|(one, _)| one))
     }
 
     /// Reads the named event subscriptions, or all, each with the topic's revision at which it was
@@ -76,16 +84,14 @@ pub trait TopicStore: Send + Sync {
 /// revision `topic.revision + 1` in the same transaction, if it still is `topic.revision`.
 #[async_trait]
 pub trait SubscriptionStore: Send + Sync {
-    /// Reads an event subscription. Strongly consistent.
-    async fn subscription(&self, key: &SubscriptionKey) -> Result<Option<EventSubscription>>;
-
+    /// Writes an event subscription, and its secrets apart from it.
     async fn save(&self, topic: &Topic, subscription: &EventSubscription) -> Result<Saved>;
 
-    /// Deletes event subscriptions of the topic by name, at most [`DELETED_AT_ONCE_MAX`]. Missing
+    /// Deletes event subscriptions of the topic with their secrets by name, at most [`DELETED_AT_ONCE_MAX`]. Missing
     /// ones count as deleted.
     async fn delete(&self, topic: &Topic, names: &[String]) -> Result<Saved>;
 }
 
 /// The most event subscriptions that one call deletes: a DynamoDB transaction has at most 100 items,
-/// one of which is the topic.
-pub const DELETED_AT_ONCE_MAX: usize = 99;
+/// one of which is the topic, and two of each event subscription.
+pub const DELETED_AT_ONCE_MAX: usize = 49;

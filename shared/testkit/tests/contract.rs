@@ -160,6 +160,7 @@ async fn configuration_is_written_under_its_revision() {
     configuration::what_is_deleted_is_gone(&*tables()).await;
     configuration::names_are_found_in_any_spelling(&*tables()).await;
     configuration::topics_are_listed_by_name(&*tables()).await;
+    configuration::secrets_are_apart_and_come_and_go_with_their_event_subscription(&tables()).await;
 }
 
 #[tokio::test(start_paused = true)]

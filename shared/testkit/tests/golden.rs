@@ -28,7 +28,7 @@ use gridpost_core::{
         idempotency::Record,
     },
     retry::health::Health,
-    subscription::EventSubscription,
+    subscription::{EventSubscription, Secrets},
     topic::{AccessKeys, Changes, Topic},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -62,6 +62,7 @@ fn rewritten(kind: &str, text: &str) -> Rewritten {
         "changes" => document::<Changes>(text),
         "keys" => document::<AccessKeys>(text),
         "subscription" => document::<EventSubscription>(text),
+        "secrets" => document::<Secrets>(text),
         _ => Err("it is of no kind that is known")?,
     }
 }
@@ -127,6 +128,7 @@ fn every_kind_is_stored() {
         "keys",
         "subscription-webhook",
         "subscription-resource",
+        "secrets",
     ];
     let all = stored();
     let last = all.keys().map(|(version, _)| *version).max().expect("a version");

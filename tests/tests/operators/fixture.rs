@@ -15,7 +15,7 @@ use gridpost_dispatch::{
 };
 use gridpost_manage::{Request, answer};
 use gridpost_ports::{
-    Clock, QueueReceiver,
+    Clock, QueueReceiver, WithSecrets,
     configuration::{ConfigurationCache, Limits},
 };
 use gridpost_testkit::{
@@ -76,7 +76,7 @@ impl Fixture {
         let (tables, queues, dice) = (&deployment.tables, &deployment.queues, &deployment.dice);
         let clock: Arc<dyn Clock> = Arc::clone(&deployment.clock) as _;
         let configuration = ConfigurationCache::new(
-            Arc::clone(tables) as _,
+            Arc::new(WithSecrets(Arc::clone(tables))),
             Arc::clone(&clock),
             Arc::clone(dice) as _,
             Limits::default(),

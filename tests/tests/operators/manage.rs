@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use gridpost_core::endpoint::Allowed;
 use gridpost_manage as manage;
+use gridpost_ports::WithSecrets;
 use gridpost_testkit::deployment::Deployment;
 
 /// The number of retry queues that the deployment has to be made with.
@@ -15,7 +16,7 @@ pub(crate) fn manage_context(deployment: &Deployment) -> manage::Context {
     let queues = deployment.of(&deployment.queues);
     let consents = deployment.of(&deployment.consents);
     manage::Context {
-        configuration: Arc::clone(&tables) as _,
+        configuration: Arc::new(WithSecrets(Arc::clone(&tables))),
         keys: Arc::clone(&tables) as _,
         topics: Arc::clone(&tables) as _,
         subscriptions: Arc::clone(&tables) as _,

@@ -246,7 +246,7 @@ async fn write(
     for _ in 0..TRIES_MAX {
         // The topic first: its revision covers later reads.
         let topic = topics::existing(context, &key.topic).await?;
-        let existing = context.subscriptions.subscription(key).await?;
+        let existing = context.configuration.subscription(key).await?;
         let key = &existing.as_ref().map_or_else(
             || SubscriptionKey { topic: topic.name.clone(), name: key.name.clone() },
             |existing| existing.key.clone(),
@@ -342,7 +342,7 @@ pub(super) async fn check(
     document: &Value,
 ) -> Result<(), Reply> {
     let topic = topics::existing(context, &key.topic).await?;
-    let existing = context.subscriptions.subscription(key).await?;
+    let existing = context.configuration.subscription(key).await?;
     read(context, &topic, key, existing.as_ref(), Change::Put(document))?;
     if existing.is_none() {
         refuse_too_many(context, &topic).await?;
@@ -368,7 +368,7 @@ pub(super) async fn delete(context: InContext, sent: Sent) -> Answer {
     let mut asked_for: Option<Uuid> = None;
     for _ in 0..TRIES_MAX {
         let topic = context.configuration.topic(&key.topic).await?;
-        let existing = context.subscriptions.subscription(key).await?;
+        let existing = context.configuration.subscription(key).await?;
         // An event subscription created meanwhile under the name is another one.
         let is_it = |one: &EventSubscription| asked_for.is_none_or(|uid| uid == one.uid);
         let Some((topic, existing)) = topic.zip(existing.filter(is_it)) else {
@@ -569,7 +569,7 @@ pub(super) async fn existing(
     key: &SubscriptionKey,
 ) -> Result<(Topic, EventSubscription), Reply> {
     let topic = topics::existing(context, &key.topic).await?;
-    let subscription = context.subscriptions.subscription(key).await?;
+    let subscription = context.configuration.subscription(key).await?;
     let missing = || Reply::no_subscription(&key.topic, &key.name);
     Ok((topic, subscription.ok_or_else(missing)?))
 }

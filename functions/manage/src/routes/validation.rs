@@ -68,7 +68,7 @@ async fn complete(context: &Context, key: &SubscriptionKey, sent: &Sent) -> Answ
         // The route is open to all: without a topic, it costs one read.
         let topic = context.configuration.topic(&key.topic).await?;
         let topic = topic.ok_or_else(Reply::no_validation)?;
-        let found = context.subscriptions.subscription(key).await?;
+        let found = context.configuration.subscription(key).await?;
         let is_it = |one: &EventSubscription| {
             one.validation.as_ref().is_some_and(|validation| validation.has_token(&token))
         };

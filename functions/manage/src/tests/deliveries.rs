@@ -362,16 +362,16 @@ async fn a_resend_that_reaches_nothing_says_when_it_comes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_resend_that_stops_halfway_loses_nothing() {
-    // Reads of the topic, the event subscription, the state, the health and what is parked; then
+    // Reads of the topic, the event subscription, its secrets, the state, the health and what is parked; then
     // the three writes, of which the second is tried twice.
-    for calls in 0..8 {
+    for calls in 0..9 {
         let fixture = Fixture::with_subscription().await;
         fixture.put_state(waiting(&fixture, 7));
         fixture.park(parked()).await;
         fixture.fails_after(Some(calls));
         assert_eq!(fixture.call(&resend(7)).await.status, 503, "{calls}");
         assert_eq!(fixture.parked(), 1, "{calls}: it is removed last");
-        assert_eq!(fixture.sent().len(), usize::from(calls == 7), "{calls}");
+        assert_eq!(fixture.sent().len(), usize::from(calls == 8), "{calls}");
         // A second request continues.
         fixture.fails_after(None);
         let reply = fixture.call(&resend(7)).await;

@@ -8,7 +8,7 @@ use gridpost_core::{
     poison::Poisoned,
     topic::Topic,
 };
-use gridpost_ports::{HandshakeRequest, Outgoing, ParkingLot};
+use gridpost_ports::{HandshakeRequest, Outgoing, ParkingLot, WithSecrets};
 use gridpost_testkit::{
     consent::ConsentAnswer, deployment::Deployment, faults::Fault, journal_reader::FakeJournal,
     queue::QueueSettings, table::Tables,
@@ -43,7 +43,7 @@ impl Fixture {
         let letters = letters::deployment();
         let journal = Arc::<FakeJournal>::default();
         let context = Context {
-            configuration: Arc::clone(&tables) as _,
+            configuration: Arc::new(WithSecrets(Arc::clone(&tables))),
             keys: Arc::clone(&tables) as _,
             topics: Arc::clone(&tables) as _,
             subscriptions: Arc::clone(&tables) as _,

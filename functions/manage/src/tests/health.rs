@@ -102,12 +102,12 @@ async fn a_reset_lets_attempts_through() {
     store(&fixture, delayed());
     // An attempt fails in between: the reset is tried again.
     let uid = fixture.subscription_uid("s-1").expect("s-1");
-    fixture.interfere(4, move |tables| {
+    fixture.interfere(5, move |tables| {
         tables.put_health(uid, Health { revision: 5, ..delayed() });
     });
     let made = fixture.made();
     let reply = fixture.call(RESET).await;
-    assert_eq!(fixture.made() - made, 2 + 2 * 2 + 1, "the write met another");
+    assert_eq!(fixture.made() - made, 3 + 2 * 2 + 1, "the write met another");
     let (state, events) = (&body(&reply)["state"], &body(&reply)["newEvents"]);
     assert_eq!((reply.status, state, events), (200, &json!("Recovering"), &json!("Attempted")));
     let reset = stored(&fixture);

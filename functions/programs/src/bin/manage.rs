@@ -12,7 +12,7 @@ use gridpost_aws::{
 use gridpost_core::endpoint::arn::Arn;
 use gridpost_manage::{Context, Settings, not_base64, respond, terraform};
 use gridpost_ports::{
-    Clock,
+    Clock, WithSecrets,
     authentication::{Authenticated, Tokens},
 };
 use gridpost_programs::Started;
@@ -48,7 +48,7 @@ fn context(started: &Started) -> Result<Context, Error> {
     let tokens = tokens(clients, services, &client, &settings, &clock);
     let authenticated = |client| Authenticated::new(client, Arc::clone(&tokens));
     Ok(Context {
-        configuration: Arc::clone(&table) as _,
+        configuration: Arc::new(WithSecrets(Arc::clone(&table))),
         keys: Arc::clone(&table) as _,
         topics: Arc::clone(&table) as _,
         subscriptions: table,

@@ -37,7 +37,7 @@ fn context(started: &Started) -> Result<Context, Error> {
         parking: Arc::clone(&parking) as _,
         due: Arc::clone(&parking) as _,
         cursor: parking,
-        subscriptions: Arc::new(started.configuration()?),
+        configuration: Arc::new(started.configuration()?),
         payloads: started.payloads()?,
         meter: Arc::clone(&started.meter) as _,
         settings,

@@ -5,7 +5,7 @@ use gridpost_core::{
     subscription::{EventSubscription, Pauses, pause::PAUSE_MAX},
     topic::Topic,
 };
-use gridpost_ports::SubscriptionStore;
+use gridpost_ports::Configuration;
 use gridpost_testkit::{
     faults::{Fault, Limits},
     fixtures,
@@ -377,9 +377,9 @@ async fn what_leaves_while_its_pause_can_not_be_read_is_spread() {
     let lot = held(1..2_001, NOW).into_iter().map(|held| Parked { due: soon, ..held });
     let fixture = fixture(Some(paused(false)), lot.collect()).await;
     let here = &fixture.deployment;
-    let subscriptions: Arc<dyn SubscriptionStore> = here.apart(&here.tables, Plan::failing(1..9));
+    let configuration: Arc<dyn Configuration> = here.apart(&here.tables, Plan::failing(1..9));
     let context = fixture.context(Plan::default(), Plan::default());
-    wake(&Context { subscriptions, ..context }, at_minute(NOW + 1)).await.expect("woken");
+    wake(&Context { configuration, ..context }, at_minute(NOW + 1)).await.expect("woken");
     let delays: BTreeSet<_> = fixture.delays().into_iter().collect();
     assert_eq!((fixture.left(), delays), (0, (30..35).collect()), "500 in a second");
 }

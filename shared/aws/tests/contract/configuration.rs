@@ -1,8 +1,15 @@
 //! Writes of topics and event subscriptions: transactions, and why they were cancelled.
 
 use gridpost_aws::configuration::ConfigurationTable;
-use gridpost_core::{fixtures, topic::Topic};
-use gridpost_ports::{Configuration, PortError, Saved, SubscriptionStore, TopicKeys, TopicStore};
+use gridpost_core::{
+    fixtures,
+    secret::Secret,
+    subscription::{Endpoint, EventSubscription},
+    topic::Topic,
+};
+use gridpost_ports::{
+    Configuration, PortError, Saved, SubscriptionSecrets, SubscriptionStore, TopicKeys, TopicStore,
+};
 use serde_json::{Value, json};
 
 use super::replay::{Answer, Replay, error, ok, refusal};
@@ -92,8 +99,33 @@ async fn a_topic_comes_and_goes_with_its_keys_and_its_name() {
     assert_eq!(places(0), all);
     assert_eq!(places(1), [all[1]], "a change of a topic has nothing to do with its keys");
     assert_eq!(places(2), all);
-    assert_eq!(places(3), [r#"TOPIC#t "subscription#s""#, all[1]]);
-    assert_eq!(places(4), [r#"TOPIC#t "subscription#s""#, all[1]]);
+    let of_one = [r#"SECRETS#t "subscription#s""#, r#"TOPIC#t "subscription#s""#, all[1]];
+    assert_eq!(places(3), of_one);
+    assert_eq!(places(4), of_one, "one goes with its secrets");
+}
+
+/// Who may read `TOPIC#t` reads no secret. Both items have one revision, and change together.
+#[tokio::test(start_paused = true)]
+async fn secrets_are_written_apart_in_the_same_transaction_and_removed_with_the_last() {
+    let (topic, one) = (fixtures::topic(), fixtures::subscription("s"));
+    let plain = Endpoint::WebHook { url: Secret::new("https://e.example/") };
+    let plain = EventSubscription { endpoint: plain, ..one.clone() };
+    let replay = Replay::always(ok(json!({})));
+    for one in [&one, &plain] {
+        let saved = SubscriptionStore::save(&table(&replay), &topic, one).await;
+        assert_eq!(saved.expect("an answer"), Saved::Written);
+    }
+    let asked = replay.asked();
+    let items = |at: usize| asked[at].body["TransactItems"].as_array().expect("items");
+    let [document, secrets, _] = &items(0)[..] else { panic!("{}", asked[0].body) };
+    let of = |put: &Value, pk: &str| {
+        let item = &put["Put"]["Item"];
+        assert_eq!((&item["pk"]["S"], &item["revision"]["N"]), (&json!(pk), &json!("2")));
+        item["document"]["S"].as_str().expect("a document").contains("code=hush")
+    };
+    assert!(!of(document, "TOPIC#t") && of(secrets, "SECRETS#t"), "{}", asked[0].body);
+    let removed = json!({"pk": {"S": "SECRETS#t"}, "sk": {"S": "subscription#s"}});
+    assert_eq!(items(1)[1]["Delete"]["Key"], removed, "{}", asked[1].body);
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,10 +140,12 @@ async fn a_topic_that_can_not_be_read_is_not_gone() {
         assert!(table(&replay).topic("t").await.is_err());
         assert!(table(&replay).keys("t").await.is_err());
         assert!(table(&replay).written("t", Some(&["s"].into())).await.is_err());
+        assert!(table(&replay).secrets("t", Some(&["s"].into())).await.is_err());
     }
     let replay = Replay::always(ok(json!({})));
     assert!(table(&replay).topic("t").await.expect("readable").is_none());
     assert!(table(&replay).keys("t").await.expect("readable").is_none());
     assert_eq!(table(&replay).written("t", Some(&["s"].into())).await.expect("readable").len(), 0);
+    assert_eq!(table(&replay).secrets("t", Some(&["s"].into())).await.expect("readable").len(), 0);
     assert!(replay.asked().iter().all(|asked| asked.body["ConsistentRead"] == true));
 }

@@ -5,10 +5,14 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use gridpost_core::{
-    subscription::{EventSubscription, SubscriptionKey},
+    name,
+    subscription::{EventSubscription, Secrets},
     topic::{AccessKeys, Change, Topic},
 };
-use gridpost_ports::{Configuration, PortError, Saved, SubscriptionStore, TopicKeys, TopicStore};
+use gridpost_ports::{
+    Configuration, PortError, Saved, SubscriptionSecrets, SubscriptionStore, TopicKeys, TopicStore,
+    WrittenSecrets,
+};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::{Tables, VersionedRow, count, decoded, json, number, read, saved, versioned};
@@ -110,6 +114,26 @@ impl Configuration for Tables {
 }
 
 #[async_trait]
+impl SubscriptionSecrets for Tables {
+    async fn secrets(
+        &self,
+        topic: &str,
+        names: Option<&BTreeSet<&str>>,
+    ) -> Result<WrittenSecrets, PortError> {
+        let rows: Vec<(String, VersionedRow)> = self.database.read(READING, |connection| {
+            let select = "SELECT revision, secrets, name FROM subscriptions \
+                          WHERE topic = ?1 AND secrets IS NOT NULL";
+            let row = |row: &Row<'_>| Ok((row.get(2)?, versioned(row)?));
+            connection.prepare_cached(select)?.query_map([topic], row)?.collect()
+        })?;
+        let rows = rows.into_iter().map(|(name, row)| (name::folded(&name), row));
+        let is_asked_for = |name: &str| names.is_none_or(|names| names.contains(name));
+        let asked_for = rows.filter(|(name, _)| is_asked_for(name));
+        asked_for.map(|(name, row)| Ok((name, decoded::<Secrets>(READING, row)?))).collect()
+    }
+}
+
+#[async_trait]
 impl TopicKeys for Tables {
     async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError> {
         let select = "SELECT revision, document FROM access_keys WHERE topic = ?1";
@@ -175,15 +199,6 @@ impl TopicStore for Tables {
 
 #[async_trait]
 impl SubscriptionStore for Tables {
-    async fn subscription(
-        &self,
-        key: &SubscriptionKey,
-    ) -> Result<Option<EventSubscription>, PortError> {
-        let names = BTreeSet::from([key.name.as_str()]);
-        let found = self.written(&key.topic, Some(&names)).await?;
-        Ok(found.into_iter().next().map(|(subscription, _)| subscription))
-    }
-
     async fn save(
         &self,
         topic: &Topic,
@@ -191,11 +206,13 @@ impl SubscriptionStore for Tables {
     ) -> Result<Saved, PortError> {
         let name = subscription.key.name.clone();
         let step = RevisionStep::of(topic, [Change::written(&name)])?;
-        let document = json(WRITING, subscription)?;
+        let (rest, secrets) = subscription.split();
+        let document = json(WRITING, &rest)?;
+        let secrets = secrets.map(|secrets| json(WRITING, &secrets)).transpose()?;
         self.write_with(step, move |connection, step| {
-            let put = "INSERT OR REPLACE INTO subscriptions (topic, name, revision, document) \
-                       VALUES (?1, ?2, ?3 + 1, ?4)";
-            let values = (&step.name, name, step.revision, document);
+            let put = "INSERT OR REPLACE INTO subscriptions (topic, name, revision, document, secrets) \
+                       VALUES (?1, ?2, ?3 + 1, ?4, ?5)";
+            let values = (&step.name, name, step.revision, document, secrets);
             connection.prepare_cached(put)?.execute(values).map(drop)
         })
         .await

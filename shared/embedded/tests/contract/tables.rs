@@ -135,6 +135,11 @@ async fn configuration_is_written_under_its_revision() {
         let tables = fixture.stores.tables();
         configuration::names_are_found_in_any_spelling(&*tables).await;
     }
+    for fixture in Fixture::both() {
+        let tables = fixture.stores.tables();
+        configuration::secrets_are_apart_and_come_and_go_with_their_event_subscription(&tables)
+            .await;
+    }
 }
 
 #[tokio::test]

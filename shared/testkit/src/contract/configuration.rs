@@ -1,14 +1,16 @@
 //! Topics and event subscriptions. Each function has empty tables.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use gridpost_core::{
-    subscription::{EventSubscription, SubscriptionKey},
+    secret::Secret,
+    subscription::{Endpoint, EventSubscription, SubscriptionKey},
     time::Timestamp,
     topic::{Change, Topic},
 };
 use gridpost_ports::{
-    Configuration, DELETED_AT_ONCE_MAX, Saved, SubscriptionStore, TopicKeys, TopicStore,
+    Configuration, DELETED_AT_ONCE_MAX, Saved, SubscriptionSecrets, SubscriptionStore, TopicKeys,
+    TopicStore, WithSecrets,
 };
 
 use crate::fixtures;
@@ -49,7 +51,7 @@ where
     assert_eq!(tables.subscriptions("t").await.expect("an answer"), []);
     assert_eq!(write(tables, &stored, &subscription).await, Saved::Written);
     let written = tables.written("t", None).await.expect("an answer");
-    assert_eq!(written, [(subscription.clone(), 2)]);
+    assert_eq!(written, [(subscription.split().0, 2)]);
     let names = BTreeSet::from(["other", "s"]);
     assert_eq!(tables.written("t", Some(&names)).await.expect("an answer"), written);
     let stale = stored;
@@ -145,6 +147,53 @@ where
     let listed = tables.topics(Some("oRDERS"), 10).await.expect("topics");
     assert_eq!(listed.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["Orders-EU"]);
     assert_eq!(tables.topics(Some("oRDERS-eu"), 10).await.expect("topics"), []);
+}
+
+/// The secrets of an event subscription are stored apart from it, under the same revision; they are
+/// replaced and deleted with it.
+pub async fn secrets_are_apart_and_come_and_go_with_their_event_subscription<T>(tables: &Arc<T>)
+where
+    T: TopicStore + SubscriptionStore + SubscriptionSecrets + Configuration,
+{
+    let saved = TopicStore::save(&**tables, &new_topic("T"), Some(&fixtures::access_keys())).await;
+    assert_eq!(saved.expect("an answer"), Saved::Written);
+    let of = |name: &str, url: &str| EventSubscription {
+        key: SubscriptionKey { topic: "T".to_owned(), name: name.to_owned() },
+        endpoint: Endpoint::WebHook { url: Secret::new(url) },
+        ..fixtures::subscription(name)
+    };
+    let with_secrets = WithSecrets(Arc::clone(tables));
+    let secrets = async |names: Option<&BTreeSet<&str>>| -> Vec<(String, u64)> {
+        let found = tables.secrets("t", names).await.expect("an answer");
+        found.into_iter().map(|(name, (_, revision))| (name, revision)).collect()
+    };
+    let [first, second] = ["hush-1", "hush-2"].map(|key| format!("https://e.example/?k={key}"));
+    for (name, url) in [("A", first.as_str()), ("B", &first), ("Plain", "https://e.example/")] {
+        let written = write(&**tables, &read(&**tables, "T").await, &of(name, url)).await;
+        assert_eq!(written, Saved::Written);
+    }
+    assert_eq!(secrets(None).await, [("a".to_owned(), 2), ("b".to_owned(), 3)]);
+    let names = BTreeSet::from(["b", "plain", "gone"]);
+    assert_eq!(secrets(Some(&names)).await, [("b".to_owned(), 3)]);
+    for (one, _) in tables.written("T", None).await.expect("an answer") {
+        let document = serde_json::to_string(&one).expect("JSON");
+        assert!(!document.contains("hush"), "{document}");
+    }
+    let all = with_secrets.subscriptions("t").await.expect("an answer");
+    assert_eq!(all, [of("A", &first), of("B", &first), of("Plain", "https://e.example/")]);
+
+    let changed = of("b", &second);
+    let saved = write(&**tables, &read(&**tables, "T").await, &changed).await;
+    assert_eq!(saved, Saved::Written);
+    let found = with_secrets.subscription(&changed.key).await.expect("an answer");
+    assert_eq!(found, Some(changed));
+    let saved = write(&**tables, &read(&**tables, "T").await, &of("A", "https://e.example/")).await;
+    assert_eq!(saved, Saved::Written);
+    assert_eq!(secrets(None).await, [("b".to_owned(), 5)], "the other one has none by now");
+    let topic = read(&**tables, "T").await;
+    let deleted = SubscriptionStore::delete(&**tables, &topic, &["B".to_owned()]).await;
+    assert_eq!(deleted.expect("an answer"), Saved::Written);
+    assert_eq!(secrets(None).await, []);
 }
 
 /// Topics are listed by name, some at a time.

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use gridpost_core::{
     delivery::{resource_check::Finding, state::DeliveryState},
     poison::Poisoned,
-    subscription::{EventSubscription, Resource, SubscriptionKey},
+    subscription::{EventSubscription, Resource},
     topic::{AccessKeys, Topic},
 };
 use gridpost_ports::{
@@ -33,13 +33,6 @@ impl TopicStore for Faulty<Tables> {
 
 #[async_trait]
 impl SubscriptionStore for Faulty<Tables> {
-    async fn subscription(
-        &self,
-        key: &SubscriptionKey,
-    ) -> Result<Option<EventSubscription>, PortError> {
-        self.table(About::Other, &[], || self.inner.subscription(key)).await
-    }
-
     async fn save(
         &self,
         topic: &Topic,

@@ -12,7 +12,7 @@ use gridpost_core::{
 };
 use gridpost_ports::{
     Configuration, DeliveryStates, EndpointHealths, Kept, PortError, PublishRecords, RequestRates,
-    Saved, TopicKeys,
+    Saved, SubscriptionSecrets, TopicKeys, WrittenSecrets,
 };
 use uuid::Uuid;
 
@@ -105,10 +105,27 @@ impl Configuration for Faulty<Tables> {
         topic: &str,
         names: Option<&BTreeSet<&str>>,
     ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
-        let read = names.map_or(1, |names| u32::try_from(names.len()).unwrap_or(u32::MAX));
-        let units = [(format!("event subscriptions {topic}"), Units::Read(read.max(1)))];
+        let units = [(format!("event subscriptions {topic}"), read_of(names))];
         self.table(About::Other, &units, || self.inner.written(topic, names)).await
     }
+}
+
+#[async_trait]
+impl SubscriptionSecrets for Faulty<Tables> {
+    async fn secrets(
+        &self,
+        topic: &str,
+        names: Option<&BTreeSet<&str>>,
+    ) -> Result<WrittenSecrets, PortError> {
+        let units = [(format!("secrets {topic}"), read_of(names))];
+        self.table(About::Other, &units, || self.inner.secrets(topic, names)).await
+    }
+}
+
+/// The units for reading these items, or all of a partition.
+fn read_of(names: Option<&BTreeSet<&str>>) -> Units {
+    let read = names.map_or(1, |names| u32::try_from(names.len()).unwrap_or(u32::MAX));
+    Units::Read(read.max(1))
 }
 
 #[async_trait]

@@ -12,7 +12,7 @@ use gridpost_core::{
         Topic,
     },
 };
-use gridpost_ports::{Configuration, PortError, TopicKeys};
+use gridpost_ports::{Configuration, PortError, SubscriptionSecrets, TopicKeys, WrittenSecrets};
 
 use super::{Items, Tables};
 use crate::fixtures;
@@ -63,6 +63,17 @@ impl Tables {
         self.write_subscription(&subscription);
     }
 
+    /// Returns the event subscriptions of these names, or all, with their secrets.
+    fn whole(&self, topic: &str, names: Option<&BTreeSet<&str>>) -> Vec<(EventSubscription, u64)> {
+        let items = self.items();
+        let is_asked_for = |key: &SubscriptionKey| {
+            let is_named = |name: &&str| name::is_same(name, &key.name);
+            name::is_same(&key.topic, topic) && names.is_none_or(|names| names.iter().any(is_named))
+        };
+        let found = items.subscriptions.iter().filter(|(key, _)| is_asked_for(key));
+        found.map(|(_, written)| written.clone()).collect()
+    }
+
     /// Creates or replaces an event subscription.
     pub fn write_subscription(&self, subscription: &EventSubscription) {
         let mut items = self.items();
@@ -91,13 +102,23 @@ impl Configuration for Tables {
         topic: &str,
         names: Option<&BTreeSet<&str>>,
     ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
-        let items = self.items();
-        let is_asked_for = |key: &SubscriptionKey| {
-            let is_named = |name: &&str| name::is_same(name, &key.name);
-            name::is_same(&key.topic, topic) && names.is_none_or(|names| names.iter().any(is_named))
+        let found = self.whole(topic, names).into_iter();
+        Ok(found.map(|(one, revision)| (one.split().0, revision)).collect())
+    }
+}
+
+#[async_trait]
+impl SubscriptionSecrets for Tables {
+    async fn secrets(
+        &self,
+        topic: &str,
+        names: Option<&BTreeSet<&str>>,
+    ) -> Result<WrittenSecrets, PortError> {
+        let found = self.whole(topic, names).into_iter();
+        let secrets = |(one, revision): (EventSubscription, u64)| {
+            Some((name::folded(&one.key.name), (one.split().1?, revision)))
         };
-        let found = items.subscriptions.iter().filter(|(key, _)| is_asked_for(key));
-        Ok(found.map(|(_, written)| written.clone()).collect())
+        Ok(found.filter_map(secrets).collect())
     }
 }
 

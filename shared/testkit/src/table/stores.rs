@@ -126,13 +126,6 @@ impl TopicStore for Tables {
 
 #[async_trait]
 impl SubscriptionStore for Tables {
-    async fn subscription(
-        &self,
-        key: &SubscriptionKey,
-    ) -> Result<Option<EventSubscription>, PortError> {
-        Ok(self.items().subscriptions.get(key).map(|(one, _)| one.clone()))
-    }
-
     async fn save(
         &self,
         topic: &Topic,

@@ -14,7 +14,7 @@ use gridpost_core::{
 use gridpost_dead_letter::notify::Notifier;
 use gridpost_dispatch::{Settings, health::HealthCache, in_flight::InFlight, rate::Rates};
 use gridpost_ports::{
-    Clock, Configuration,
+    Clock, Configuration, WithSecrets,
     configuration::{ConfigurationCache, Limits},
 };
 use gridpost_testkit::faults::{Faulty, Instance};
@@ -144,7 +144,7 @@ impl Simulation {
         let (queues, tables) =
             (self.faulty(instance, &self.queues), self.faulty(instance, &self.tables));
         let clock: Arc<dyn Clock> = Arc::new(instance.clock(self.clock));
-        let configuration: Arc<dyn Configuration> = Arc::clone(&tables) as _;
+        let configuration = Arc::new(WithSecrets(Arc::clone(&tables)));
         let meter = self.meter("dispatch");
         gridpost_dispatch::Context {
             clock: Arc::clone(&clock),
@@ -231,7 +231,7 @@ impl Simulation {
         let consents = self.faulty(instance, &self.consents);
         let meter = self.meter("manage");
         gridpost_manage::Context {
-            configuration: Arc::clone(&tables) as _,
+            configuration: Arc::new(WithSecrets(Arc::clone(&tables))),
             keys: Arc::clone(&tables) as _,
             topics: Arc::clone(&tables) as _,
             subscriptions: Arc::clone(&tables) as _,
@@ -277,7 +277,7 @@ impl Simulation {
             parking: Arc::clone(&tables) as _,
             due: Arc::clone(&tables) as _,
             cursor: Arc::clone(&tables) as _,
-            subscriptions: tables,
+            configuration: tables,
             payloads: self.faulty(instance, &self.payloads),
             meter: self.meter("wake"),
             settings: gridpost_wake::Settings {
