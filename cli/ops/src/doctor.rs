@@ -11,6 +11,7 @@ pub mod names;
 mod plan;
 mod queues;
 mod rules;
+mod secrets;
 mod spelling;
 
 use serde::Serialize;
@@ -55,6 +56,7 @@ pub fn check(document: &Value, account: &Account) -> Result<(usize, Vec<Fault>),
     faults.extend(spelling::check(&plan));
     faults.extend(queues::check(&plan));
     faults.extend(cdn::check(&plan));
+    faults.extend(secrets::check(&plan));
     faults.sort_by(|a, b| (&a.address, a.code, &a.found).cmp(&(&b.address, b.code, &b.found)));
     Ok((plan.resources.len(), faults))
 }

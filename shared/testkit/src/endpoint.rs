@@ -31,6 +31,10 @@ use crate::{
     history::{History, Request},
 };
 
+/// A secret header, and the member of a URL's query: what changes together, URL and secrets, arrives
+/// together.
+pub const GENERATION: &str = "x-generation";
+
 /// One answer of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct Reaction {
@@ -174,6 +178,17 @@ fn events(body: &[u8]) -> serde_json::Result<Vec<Event>> {
     texts.into_iter().map(read).collect()
 }
 
+/// Whether the path of a request's URL, its query and its secret header are of different generations, if
+/// they have some.
+fn mixes_generations(sent: &Sent) -> bool {
+    let (path, query) = sent.url.expose().split_once('?').unwrap_or_default();
+    let in_query = query.strip_prefix(GENERATION).and_then(|rest| rest.strip_prefix('='));
+    let header = sent.attributes.iter().find(|(name, _)| name == GENERATION);
+    let in_header = header.map(|(_, value)| value.expose());
+    let in_path = in_query.is_none_or(|generation| path.ends_with(&format!("/{generation}")));
+    in_query != in_header || !in_path
+}
+
 /// Whether a picky endpoint refuses an event.
 fn is_picked(event: &Event, one_in: u64) -> bool {
     let sum: u64 = event.id.bytes().map(u64::from).sum();
@@ -230,6 +245,9 @@ impl Endpoints {
     /// Records a request that has arrived. Returns its index, the endpoint's reaction, and the body
     /// of its response if that is read.
     fn arrive(&self, in_hand: &[Uuid], sent: &Sent) -> Result<Arrived, String> {
+        if mixes_generations(sent) {
+            return Err("the secrets of another endpoint".to_owned());
+        }
         let events = events(&sent.body).map_err(|error| error.to_string())?;
         let published_to = events.first().and_then(Event::published_to).ok_or("a strange event")?;
         let header = |name| sent.headers.iter().find(|(found, _)| *found == name);

@@ -13,6 +13,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("cli/ops/src/doctor/plan.rs", "Terraform's plans"),
     ("cli/ops/src/doctor/queues.rs", "Terraform's plans"),
     ("cli/ops/src/doctor/rules.rs", "Terraform's plans"),
+    ("cli/ops/src/doctor/secrets.rs", "Terraform's plans, IAM's policies"),
     ("cli/ops/src/doctor/spelling.rs", "Terraform's plans"),
     ("cli/ops/src/failure.rs", "errors of any server"),
     ("cli/ops/src/publish.rs", "events"),

@@ -95,13 +95,23 @@ fn filled(arn: &str, resource: &Resource<'_>) -> String {
     text
 }
 
-/// Whether a statement is about an action and a resource, by how its patterns of resources are
-/// compared.
-fn says(statement: &Value, action: &str, arn: &str, fits: fn(&str, &str) -> bool) -> bool {
-    let texts = |member: &str| match &statement[member] {
+/// The texts of a member that is one text, or a list of them.
+pub(super) fn texts(of: &Value, member: &str) -> Vec<String> {
+    match &of[member] {
         Value::String(text) => vec![text.clone()],
         value => list(value).iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-    };
+    }
+}
+
+/// Whether a statement is about an action and a resource, by how its patterns of resources are
+/// compared.
+pub(super) fn says(
+    statement: &Value,
+    action: &str,
+    arn: &str,
+    fits: fn(&str, &str) -> bool,
+) -> bool {
+    let texts = |member: &str| texts(statement, member);
     let action = action.to_ascii_lowercase();
     let names = |member| texts(member).iter().any(|it| covers(&it.to_ascii_lowercase(), &action));
     let is_of_action = match statement.get("NotAction") {
@@ -121,7 +131,7 @@ fn says(statement: &Value, action: &str, arn: &str, fits: fn(&str, &str) -> bool
 ///
 /// Source: IAM user guide, "IAM JSON policy elements: Resource": a star does not reach into the
 /// next part.
-fn meets(pattern: &str, arn: &str) -> bool {
+pub(super) fn meets(pattern: &str, arn: &str) -> bool {
     let parts = |text: &str| text.splitn(6, ':').map(str::to_owned).collect::<Vec<_>>();
     let (patterns, texts) = (parts(pattern), parts(arn));
     if patterns.len() != texts.len() {
@@ -138,7 +148,7 @@ pub(super) fn covers(pattern: &str, text: &str) -> bool {
 
 /// Compares a pattern with a text, from their ends to their beginnings. With `loose`, stars of the
 /// text stand for anything, too.
-fn compare(pattern: &str, text: &str, loose: bool) -> bool {
+pub(super) fn compare(pattern: &str, text: &str, loose: bool) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let mut later = vec![false; text.len() + 1];
     for from in (0..=pattern.len()).rev() {

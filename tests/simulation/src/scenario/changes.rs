@@ -5,13 +5,15 @@ use std::time::Duration;
 use gridpost_core::{
     retry::profile::ProfileName,
     secret::Secret,
-    subscription::{Endpoint, EventSubscription, SubscriptionKey},
+    subscription::{
+        DeliveryAttribute, Endpoint, EventSubscription, SubscriptionKey, attributes::AttributeValue,
+    },
     time::Timestamp,
 };
 use uuid::Uuid;
 
 use super::{Publish, Scenario, subscription};
-use gridpost_testkit::{clock::BEGINNING, dice::SeededDice};
+use gridpost_testkit::{clock::BEGINNING, dice::SeededDice, endpoint::GENERATION};
 
 /// A change of the configuration.
 #[derive(Clone, Debug)]
@@ -53,13 +55,43 @@ fn one(number: u32, created: u32, changed: u32) -> EventSubscription {
     one.key.name = format!("c{number}");
     one.filter.subject_ends_with = format!("/c{number}");
     // The retry policies of all creations are the same: the checker knows event subscriptions by name.
-    let url = format!("https://{CHANGING}.example/c{number}/{created}/{changed}");
-    one.endpoint = Endpoint::WebHook { url: Secret::new(url) };
+    set_generation(&mut one, &format!("c{number}/{created}/{changed}"));
     one.endpoint_uid = (changed > 0).then(|| Uuid::from_u128(1 << 101 | uid));
     one
 }
 
+/// Gives it an endpoint whose path, query and secret header say which one it is: the last two are stored
+/// apart, and endpoints refuse requests with those of another one.
+fn set_generation(one: &mut EventSubscription, generation: &str) {
+    let topic = &one.key.topic;
+    let url = format!("https://{topic}.example/{generation}?{GENERATION}={generation}");
+    one.endpoint = Endpoint::WebHook { url: Secret::new(url) };
+    let value = AttributeValue::Secret { value: Secret::new(generation) };
+    one.delivery_attributes = vec![DeliveryAttribute { name: GENERATION.to_owned(), value }];
+}
+
 impl Scenario {
+    /// Adds a topic whose event subscription gets so many other endpoints, with other secrets, and publishes
+    /// to it all the while.
+    #[must_use]
+    pub fn rotating(self, times: u32, every: Duration) -> Self {
+        const ROTATING: &str = "rotating";
+        let mut scenario =
+            self.with(ROTATING, ProfileName::Basic, None, |one| set_generation(one, "0"));
+        let (_, all) = scenario.topics.last().expect("it was added");
+        let mut one = all[0].clone();
+        for number in 1..=times {
+            set_generation(&mut one, &number.to_string());
+            one.endpoint_uid = Some(Uuid::from_u128(1 << 102 | u128::from(number)));
+            let what = Changed::Written(Box::new(one.clone()));
+            scenario.changes.push(Change { at: BEGINNING + every * number, what });
+        }
+        let lasts_ms = u64::try_from((every * times).as_millis()).unwrap_or(u64::MAX);
+        (0..lasts_ms)
+            .step_by(10)
+            .fold(scenario, |scenario, at| scenario.publish(ROTATING, at, &[10]))
+    }
+
     /// Adds a topic whose event subscriptions change, each at times of its own, and publishes to them
     /// all the while, whether they are there or not. At half of the time the topic is created again.
     #[must_use]

@@ -1,6 +1,6 @@
 //! Event subscriptions are created, changed, deleted and created again while events flow to them.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use gridpost_simulation::{
     checker,
@@ -39,4 +39,20 @@ fn nor_while_the_table_often_fails() {
     let plan = Plan { fails_before: 0.05, ..calm() };
     let failures = checker::check(&world(4, plan));
     assert!(failures.is_empty(), "{failures:?}");
+}
+
+/// Otherwise a new endpoint would learn the secrets of the one before, or the one before the new ones. The
+/// endpoints notice.
+#[test]
+fn a_new_url_never_meets_an_old_secret() {
+    for (seed, plan) in [(1, calm()), (2, Plan { fails_before: 0.02, dies: 0.01, ..calm() })] {
+        let scenario =
+            Scenario { readings: Readings::of(10), jitter: true, plan, ..Scenario::default() };
+        let scenario = scenario.rotating(100, Duration::from_millis(100));
+        let remains = world::run(&scenario, seed, false);
+        let failures = checker::check(&remains);
+        assert!(failures.is_empty(), "{failures:?}");
+        let urls: BTreeSet<_> = remains.history.requests.iter().map(|made| &made.url).collect();
+        assert!(urls.len() > 15, "{} endpoints got something", urls.len());
+    }
 }

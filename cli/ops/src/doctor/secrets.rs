@@ -1,0 +1,318 @@
+//! Finds principals that may read the secrets of event subscriptions, beside dispatch and manage: items
+//! of the config table whose keys begin with `SECRETS#`.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::{
+    Fault, Plan,
+    deployer::{compare, meets, says, texts},
+    plan::{Resource, list, module_of},
+};
+
+const SOURCE: &str = "DynamoDB developer guide, fine-grained access control; dynamodb:LeadingKeys";
+
+/// The setting of functions that names their deployment's table.
+const TABLE: &str = "environment.0.variables.GRIDPOST_CONFIG_TABLE";
+
+/// All keys of items with secrets.
+const SECRETS: &str = "SECRETS#*";
+
+/// The modules of the functions that send secrets to endpoints, in their deployment's.
+const READERS: [&str; 2] = ["module.dispatch", "module.manage"];
+
+/// Actions that read items. A transaction needs `GetItem`.
+const READING: [&str; 5] = ["GetItem", "BatchGetItem", "Query", "Scan", "PartiQLSelect"];
+
+/// Resources with a policy of a principal.
+const POLICIES: [&str; 4] =
+    ["aws_iam_role_policy", "aws_iam_policy", "aws_iam_user_policy", "aws_iam_group_policy"];
+
+pub(super) fn check(plan: &Plan<'_>) -> Vec<Fault> {
+    let functions = || plan.of("aws_lambda_function").filter(|it| it.text(TABLE).is_some());
+    let of_plan: BTreeSet<_> = functions().filter_map(|it| it.text(TABLE)).collect();
+    // Beside the functions of a deployment: a module of such a name elsewhere is none of its.
+    let readers: BTreeSet<_> = functions()
+        .flat_map(|function| {
+            let own = module_of(function.address);
+            let deployment = own.rfind("module.").map_or("", |start| &own[..start]);
+            READERS.map(|reader| format!("{deployment}{reader}"))
+        })
+        .collect();
+    let mut faults = Vec::new();
+    for resource in POLICIES.into_iter().flat_map(|kind| plan.of(kind)) {
+        let is_reader = readers.contains(module_of(resource.address));
+        faults.extend(
+            resource
+                .text("policy")
+                .filter(|_| !is_reader)
+                .and_then(|policy| fault(resource, policy, &of_plan)),
+        );
+    }
+    for role in plan.of("aws_iam_role") {
+        let policies = role.at("inline_policy").map_or(&[][..], list).iter();
+        let policies = policies.filter_map(|inline| inline["policy"].as_str());
+        faults.extend(policies.filter_map(|policy| fault(role, policy, &of_plan)));
+    }
+    faults
+}
+
+fn fault(resource: &Resource<'_>, policy: &str, of_plan: &BTreeSet<&str>) -> Option<Fault> {
+    let policy: Value = serde_json::from_str(policy).ok()?;
+    let statements = match &policy["Statement"] {
+        one @ Value::Object(_) => std::slice::from_ref(one),
+        all => list(all),
+    };
+    let named: Vec<_> = statements.iter().flat_map(|one| texts(one, "Resource")).collect();
+    let named = named.iter().filter_map(|arn| arn.split_once(":table/").map(|(_, name)| name));
+    // In a configuration of its own, a policy names the table of a deployment that is elsewhere.
+    let named = named.filter(|name| {
+        name.contains("gridpost") && name.ends_with("-config") && !name.contains(['*', '?'])
+    });
+    let tables: BTreeSet<_> = of_plan.iter().copied().chain(named).collect();
+    let (table, action) = tables.into_iter().find_map(|table| {
+        let action = READING.into_iter().find(|action| may_read(statements, action, table))?;
+        Some((table, action))
+    })?;
+    Some(Fault {
+        code: "secrets-readable",
+        address: resource.address.to_owned(),
+        limit: "secrets of event subscriptions for dispatch and manage alone: a condition on \
+                dynamodb:LeadingKeys, such as TOPIC#*, that leaves SECRETS# out, and no Scan"
+            .to_owned(),
+        found: format!("dynamodb:{action} of {table} reads items {SECRETS}"),
+        source: SOURCE,
+    })
+}
+
+/// Whether statements allow to read secrets by this action. Conditions about other things are taken
+/// to be met.
+fn may_read(statements: &[Value], action: &str, table: &str) -> bool {
+    let arn = format!("arn:*:dynamodb:*:*:table/{table}");
+    let call = format!("dynamodb:{action}");
+    let about =
+        |one: &&Value, effect: &str| one["Effect"] == effect && says(one, &call, &arn, meets);
+    let allows = |one: &Value| keys(one).iter().all(|condition| condition.lets_in(action));
+    let denies = |one: &Value| match keys(one)[..] {
+        [] => one.get("Condition").is_none(),
+        ref all => all.iter().all(|condition| condition.takes_all(action)),
+    };
+    let mut allowed = statements.iter().filter(|one| about(one, "Allow"));
+    let mut denied = statements.iter().filter(|one| about(one, "Deny"));
+    allowed.any(allows) && !denied.any(denies)
+}
+
+/// A condition on the keys of items.
+struct KeyCondition<'s> {
+    operator: &'s str,
+    patterns: Vec<String>,
+}
+
+/// The conditions of a statement on the keys of items.
+fn keys(statement: &Value) -> Vec<KeyCondition<'_>> {
+    let mut found = Vec::new();
+    for (operator, by_key) in statement["Condition"].as_object().into_iter().flatten() {
+        for key in by_key.as_object().into_iter().flat_map(|all| all.keys()) {
+            if key.eq_ignore_ascii_case("dynamodb:LeadingKeys") {
+                found.push(KeyCondition { operator, patterns: texts(by_key, key) });
+            }
+        }
+    }
+    found
+}
+
+impl KeyCondition<'_> {
+    /// Whether some item with secrets meets it.
+    fn lets_in(&self, action: &str) -> bool {
+        // A scan names no keys, and of none all do.
+        let is_met_by_none = self.operator.starts_with("ForAllValues:")
+            || self.operator.ends_with("IfExists")
+            || self.is_negated();
+        match (action, self.is_negated()) {
+            ("Scan", _) => is_met_by_none,
+            (_, false) => self.patterns.iter().any(|pattern| compare(pattern, SECRETS, true)),
+            (_, true) => !self.patterns.iter().any(|pattern| compare(pattern, SECRETS, false)),
+        }
+    }
+
+    /// Whether all items with secrets meet it.
+    fn takes_all(&self, action: &str) -> bool {
+        let all = || self.patterns.iter().any(|pattern| compare(pattern, SECRETS, false));
+        action != "Scan" && !self.is_negated() && all()
+    }
+
+    fn is_negated(&self) -> bool {
+        self.operator.contains("StringNot")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::{Account, check};
+
+    /// A plan of another configuration than Gridpost's, as `terraform show -json` prints it.
+    fn plan(resources: &[(&str, &str, Value)]) -> Value {
+        let resources = resources.iter().map(|(kind, name, values)| {
+            json!({
+                "address": format!("{kind}.{name}"), "mode": "managed", "type": kind, "name": name,
+                "provider_name": "registry.terraform.io/hashicorp/aws", "values": values,
+            })
+        });
+        let resources: Vec<_> = resources.collect();
+        json!({
+            "format_version": "1.2", "terraform_version": "1.12.2",
+            "planned_values": {"root_module": {"resources": resources}},
+            "complete": true, "errored": false,
+        })
+    }
+
+    fn found(document: &Value) -> Vec<String> {
+        let (_, faults) = check(document, &Account::default()).expect("a plan");
+        let secrets = faults.into_iter().filter(|fault| fault.code == "secrets-readable");
+        secrets.map(|fault| format!("{}: {}", fault.address, fault.found)).collect()
+    }
+
+    const CONFIG: &str = "arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-config";
+
+    fn role_policy(statements: &Value) -> Value {
+        let policy = json!({"Version": "2012-10-17", "Statement": statements}).to_string();
+        plan(&[(
+            "aws_iam_role_policy",
+            "report",
+            json!({"name": "r", "role": "r", "policy": policy}),
+        )])
+    }
+
+    fn allow(actions: &Value, resource: &str, condition: Option<Value>) -> Value {
+        let mut one = json!({"Effect": "Allow", "Action": actions, "Resource": resource});
+        one.as_object_mut()
+            .expect("an object")
+            .extend(condition.map(|it| ("Condition".to_owned(), it)));
+        one
+    }
+
+    fn keys(operator: &str, patterns: &Value) -> Option<Value> {
+        Some(json!({operator: {"dynamodb:LeadingKeys": patterns}}))
+    }
+
+    #[test]
+    fn statements_that_reach_secrets_are_found() {
+        const ALL: &str = "ForAllValues:StringLike";
+        let get = json!("dynamodb:GetItem");
+        let read = json!(["dynamodb:GetItem", "dynamodb:Query"]);
+        let (topics, secrets) = (json!(["TOPIC#*"]), json!(["TOPIC#*", "SECRETS#*"]));
+        let is_seen = Some(json!({"IpAddress": {"aws:SourceIp": "10.0.0.0/8"}}));
+        let elsewhere = CONFIG.replace("gridpost", "app");
+        let table = [
+            ("no condition", allow(&get, CONFIG, None), Some("GetItem")),
+            ("all actions", allow(&json!("dynamodb:*"), CONFIG, None), Some("GetItem")),
+            ("batches", allow(&json!(["dynamodb:Batch*"]), CONFIG, None), Some("BatchGetItem")),
+            ("another condition", allow(&get, CONFIG, is_seen), Some("GetItem")),
+            ("these keys", allow(&read, CONFIG, keys(ALL, &secrets)), Some("GetItem")),
+            (
+                "some of them",
+                allow(&read, CONFIG, keys(ALL, &json!("SECRETS#orders"))),
+                Some("GetItem"),
+            ),
+            ("all keys", allow(&read, CONFIG, keys(ALL, &json!("*"))), Some("GetItem")),
+            ("keys that begin so", allow(&read, CONFIG, keys(ALL, &json!("S*"))), Some("GetItem")),
+            ("other keys", allow(&read, CONFIG, keys(ALL, &topics)), None),
+            (
+                "a scan names none",
+                allow(&json!("dynamodb:Scan"), CONFIG, keys(ALL, &topics)),
+                Some("Scan"),
+            ),
+            ("and must", allow(&json!("dynamodb:Scan"), CONFIG, keys("StringLike", &topics)), None),
+            (
+                "all but these",
+                allow(&read, CONFIG, keys("ForAllValues:StringNotLike", &json!("SECRETS#*"))),
+                None,
+            ),
+            (
+                "all but some",
+                allow(&read, CONFIG, keys("ForAllValues:StringNotLike", &topics)),
+                Some("GetItem"),
+            ),
+            ("writes", allow(&json!(["dynamodb:PutItem"]), CONFIG, None), None),
+            ("another table", allow(&get, &elsewhere, None), None),
+            ("all tables, of no known deployment", allow(&get, "*", None), None),
+        ];
+        for (row, statement, want) in table {
+            // A statement alone may stand without a list.
+            for statements in [statement.clone(), json!([statement])] {
+                let want = want.map(|action| {
+                    format!("aws_iam_role_policy.report: dynamodb:{action} of gridpost-config reads items SECRETS#*")
+                });
+                assert_eq!(found(&role_policy(&statements)), Vec::from_iter(want), "{row}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_denied_is_not_read() {
+        let all = allow(&json!("dynamodb:*"), CONFIG, None);
+        let deny = |condition: Option<Value>| {
+            let mut one = allow(&json!("dynamodb:*"), CONFIG, condition);
+            one["Effect"] = json!("Deny");
+            json!([all, one])
+        };
+        assert_eq!(found(&role_policy(&deny(None))), [""; 0]);
+        let by_key =
+            found(&role_policy(&deny(keys("ForAnyValue:StringLike", &json!("SECRETS#*")))));
+        assert!(by_key[0].contains("dynamodb:Scan"), "it names no keys: {by_key:?}");
+        let others = found(&role_policy(&deny(keys("ForAnyValue:StringLike", &json!("KEYS#*")))));
+        assert!(others[0].contains("dynamodb:GetItem"), "{others:?}");
+    }
+
+    /// A configuration with a deployment under another name, and roles of its own beside it.
+    #[test]
+    fn every_kind_of_policy_beside_a_deployment_is_judged() {
+        let everything = |resource: &str| {
+            let statement = allow(&json!("*"), resource, None);
+            json!({"Version": "2012-10-17", "Statement": [statement]}).to_string()
+        };
+        let function = |name: &str| {
+            let variables = json!({"GRIDPOST_CONFIG_TABLE": "events-config"});
+            json!({"function_name": name, "environment": [{"variables": variables}]})
+        };
+        let of_table = everything("arn:aws:dynamodb:*:*:table/events-*");
+        let mut document = plan(&[
+            ("aws_iam_policy", "admin", json!({"name": "admin", "policy": everything("*")})),
+            ("aws_iam_user_policy", "auditor", json!({"user": "auditor", "policy": of_table})),
+            ("aws_iam_role", "old", json!({"inline_policy": [{"name": "i", "policy": of_table}]})),
+            ("aws_iam_role_policy", "later", json!({"role": "r"})),
+            (
+                "aws_iam_role_policy",
+                "other",
+                json!({"policy": everything("arn:aws:s3:::bucket/*")}),
+            ),
+        ]);
+        let of = |module: &str| {
+            let at = |kind: &str| format!("module.events.module.{module}.{kind}.this");
+            json!({"address": format!("module.events.module.{module}"), "resources": [
+                {"address": at("aws_lambda_function"), "type": "aws_lambda_function",
+                    "values": function(&format!("events-{module}"))},
+                {"address": at("aws_iam_role_policy"), "type": "aws_iam_role_policy",
+                    "values": {"policy": of_table}},
+            ]})
+        };
+        document["planned_values"]["root_module"]["child_modules"] =
+            json!([{"child_modules": [of("dispatch"), of("manage"), of("ingest")]}]);
+        let addresses: Vec<_> = found(&document)
+            .iter()
+            .map(|fault| fault.split(':').next().unwrap_or_default().to_owned())
+            .collect();
+        assert_eq!(
+            addresses,
+            [
+                "aws_iam_policy.admin",
+                "aws_iam_role.old",
+                "aws_iam_user_policy.auditor",
+                "module.events.module.ingest.aws_iam_role_policy.this",
+            ]
+        );
+    }
+}
