@@ -10,6 +10,7 @@ mod mapping;
 mod meter;
 mod operators;
 mod pace;
+mod payload;
 mod pool;
 mod process;
 mod publisher;

@@ -11,6 +11,11 @@ use super::{
 };
 
 const BATCHING: &str = "Lambda developer guide, using Lambda with Amazon SQS, batching behavior and queue configuration";
+const PARAMETERS: &str =
+    "Lambda developer guide, Lambda parameters for Amazon SQS event source mappings";
+const SCALING: &str =
+    "Lambda developer guide, configuring scaling behavior for SQS event source mappings";
+const DEAD_LETTERS: &str = "SQS API reference, SetQueueAttributes (RedrivePolicy)";
 const RETENTION: &str = "SQS developer guide, setting up dead-letter queue retention";
 const KEYS: &str = "SQS developer guide, key management, permissions for AWS services";
 
@@ -31,9 +36,12 @@ pub(super) fn check(plan: &Plan<'_>) -> Vec<Fault> {
     let mut faults = Vec::new();
     for mapping in plan.of(ESM) {
         faults.extend(shown_twice(plan, mapping));
+        faults.extend(not_of_fifo(plan, mapping));
+        faults.extend(two_limits(mapping));
     }
     for queue in plan.of(QUEUE) {
         faults.extend(expires_sooner(plan, queue));
+        faults.extend(of_another_kind(plan, queue));
         faults.extend(locked(plan, queue));
     }
     faults
@@ -67,10 +75,47 @@ fn shown_twice(plan: &Plan<'_>, mapping: &Resource<'_>) -> Option<Fault> {
     Some(fault("mapping-visibility-window", mapping.address, limit, found, BATCHING))
 }
 
+fn is_fifo(queue: &Resource<'_>) -> bool {
+    queue.at("fifo_queue") == Some(&Value::Bool(true))
+}
+
+/// What a FIFO queue's mapping can't have.
+fn not_of_fifo(plan: &Plan<'_>, mapping: &Resource<'_>) -> Option<Fault> {
+    let [queue] = plan.named(mapping, "event_source_arn", QUEUE)[..] else { return None };
+    let batch = mapping.number("batch_size").unwrap_or(10);
+    let window = window_of(mapping);
+    if !is_fifo(queue) || (batch <= 10 && window < 1) {
+        return None;
+    }
+    let limit = "batches of at most 10, and no batching window, of a FIFO queue";
+    let found = format!("batches of {batch}, a window of {window} s");
+    Some(fault("mapping-fifo", mapping.address, limit, found, PARAMETERS))
+}
+
+/// A maximum concurrency beside pollers of its own.
+fn two_limits(mapping: &Resource<'_>) -> Option<Fault> {
+    let most = mapping.number("scaling_config.0.maximum_concurrency")?;
+    mapping.at("provisioned_poller_config.0")?;
+    let limit = "a maximum concurrency or provisioned pollers, not both";
+    let found = format!("both, with a maximum of {most}");
+    Some(fault("mapping-pollers", mapping.address, limit, found, SCALING))
+}
+
+/// A dead-letter queue of the other kind.
+fn of_another_kind(plan: &Plan<'_>, queue: &Resource<'_>) -> Option<Fault> {
+    let target = target_of(plan, queue)?;
+    if is_fifo(queue) == is_fifo(target) {
+        return None;
+    }
+    let kind = |queue| if is_fifo(queue) { "a FIFO queue" } else { "a standard queue" };
+    let limit = format!("{} for what comes from {}", kind(queue), queue.address);
+    Some(fault("dead-letter-kind", target.address, limit, kind(target), DEAD_LETTERS))
+}
+
 /// A dead-letter queue that deletes messages before, or as soon as, the queue they come from would.
 fn expires_sooner(plan: &Plan<'_>, queue: &Resource<'_>) -> Option<Fault> {
     // In a FIFO queue the time begins anew.
-    if queue.at("fifo_queue") == Some(&Value::Bool(true)) {
+    if is_fifo(queue) {
         return None;
     }
     let target = target_of(plan, queue)?;
@@ -282,10 +327,14 @@ mod tests {
             ("aws_sqs_queue.dead", dead.clone(), json!({})),
         ];
         assert_eq!(found(&known), fault("86400 s"), "by its ARN");
-        let mut fifo = source;
-        fifo["fifo_queue"] = json!(true);
-        let known =
-            [("aws_sqs_queue.a", fifo, json!({})), ("aws_sqs_queue.dead", dead.clone(), json!({}))];
+        let fifo = |mut queue: Value| {
+            queue["fifo_queue"] = json!(true);
+            queue
+        };
+        let known = [
+            ("aws_sqs_queue.a", fifo(source.clone()), json!({})),
+            ("aws_sqs_queue.dead", fifo(dead.clone()), json!({})),
+        ];
         assert_eq!(found(&known), [], "in a FIFO queue the time begins anew");
         let separate =
             json!({"queue_url": "aws_sqs_queue.a.id", "redrive_policy": "aws_sqs_queue.dead.arn"});
@@ -298,6 +347,52 @@ mod tests {
         assert_eq!(found(&apart), fault("345600 s"), "by a resource of its own");
         let elsewhere = [("aws_sqs_queue.a", queue(4), json!({"redrive_policy": "var.dead_arn"}))];
         assert_eq!(found(&elsewhere), []);
+    }
+
+    #[test]
+    fn a_dead_letter_queue_of_another_kind_is_found() {
+        let table = [
+            (json!({}), json!({}), &[][..]),
+            (json!({"fifo_queue": true}), json!({"fifo_queue": true}), &[]),
+            (json!({"fifo_queue": true}), json!({"fifo_queue": false}), &["dead-letter-kind"]),
+            (json!({"fifo_queue": null}), json!({"fifo_queue": true}), &["dead-letter-kind"]),
+        ];
+        for (from, to, want) in table {
+            let by_name = json!({"redrive_policy": "aws_sqs_queue.dead.arn"});
+            let queues = [
+                ("aws_sqs_queue.a", from.clone(), by_name),
+                ("aws_sqs_queue.dead", to.clone(), json!({})),
+            ];
+            assert_eq!(codes(&queues), want, "{from} {to}");
+        }
+    }
+
+    #[test]
+    fn what_lambda_refuses_of_a_mapping_is_found() {
+        let of = |is_fifo: bool, mapping: Value| {
+            let mut resources = mapped(json!(1_000), mapping);
+            resources[0].1["fifo_queue"] = json!(is_fifo);
+            codes(&resources)
+        };
+        let window = json!({"maximum_batching_window_in_seconds": 20});
+        let large = json!({"maximum_batching_window_in_seconds": 20, "batch_size": 11});
+        let pollers = json!([{"minimum_pollers": 2, "maximum_pollers": 20}]);
+        let both = json!({"provisioned_poller_config": pollers});
+        let alone = json!({"provisioned_poller_config": pollers, "scaling_config": []});
+        let none = json!({"provisioned_poller_config": []});
+        let table = [
+            (true, json!({}), &[][..]),
+            (true, window.clone(), &["mapping-fifo"]),
+            (true, large.clone(), &["mapping-fifo"]),
+            (false, window, &[]),
+            (false, large, &[]),
+            (false, both, &["mapping-pollers"]),
+            (false, alone, &[]),
+            (false, none, &[]),
+        ];
+        for (is_fifo, mapping, want) in table {
+            assert_eq!(of(is_fifo, mapping.clone()), want, "{is_fifo} {mapping}");
+        }
     }
 
     fn allow(principal: Value, action: Value) -> String {

@@ -7,15 +7,15 @@ use gridpost_ports::Clock;
 use gridpost_testkit::queue::Received;
 use tokio::sync::Semaphore;
 
-use super::{Simulation, invoke::invoke};
+use super::{
+    Simulation,
+    invoke::invoke,
+    payload::{PAYLOAD_BYTES_MAX, bytes},
+};
 use crate::lambda::{Mapping, Reading};
 
 /// Most messages that one `ReceiveMessage` gives.
 const RECEIVED_MAX: usize = 10;
-
-/// The largest payload of an invocation, in bytes: a batch ends before it.
-/// Source: AWS Lambda developer guide, "Batching behavior".
-const BATCH_BYTES_MAX: usize = 6 * 1_024 * 1_024;
 
 /// The initial and minimum number of concurrent batches of a mapping with a maximum. Source: AWS
 /// Lambda developer guide, "Configuring scaling behavior for SQS event source mappings".
@@ -140,16 +140,12 @@ async fn gather(world: &Simulation, mapping: &Mapping, over: &mut Vec<Received>)
             more = world.queues.receive(mapping.queue, most(all.len())) => all.extend(more),
             () = world.clock.sleep_until(until) => break,
         }
-        if bytes(&all) > BATCH_BYTES_MAX {
+        if bytes(&all) > PAYLOAD_BYTES_MAX {
             break;
         }
     }
-    while all.len() > 1 && bytes(&all) > BATCH_BYTES_MAX {
+    while all.len() > 1 && bytes(&all) > PAYLOAD_BYTES_MAX {
         over.extend(all.pop());
     }
     all
-}
-
-fn bytes(all: &[Received]) -> usize {
-    all.iter().map(|message| message.body.len()).sum()
 }
