@@ -19,7 +19,7 @@ locals {
   longest_comeback_seconds = max(300, var.dead_letter_give_up_seconds / 500) + var.dead_letter_window_seconds
 
   # CloudWatch allows ten metrics per alarm.
-  retry_queues_by_ten = chunklist(local.retry_queue_names, 10)
+  waiting_queues_by_ten = chunklist(values(local.waiting_queue_names), 10)
 
   # Metrics to sum. Alarms can't search, so the functions also write their own metrics without dimensions.
   failed_runs = {
@@ -163,7 +163,7 @@ locals {
     }
 
     "function-throttles" = {
-      description = "Lambda has throttled invocations for a quarter of an hour: the account's concurrency is used up, by this deployment or by other functions, or ingest_reserved_concurrency is. The Throttles metrics say which function. Ask for a higher quota, or lower first_attempt_concurrency and retry_concurrency."
+      description = "Lambda has throttled invocations for a quarter of an hour: the account's concurrency is used up, by this deployment or by other functions, or ingest_reserved_concurrency is. The Throttles metrics say which function. Ask for a higher quota, or lower first_attempt_concurrency, retry_concurrency and slow_concurrency."
       metrics     = local.refused_runs
       expression  = { id = "all", text = "SUM([${join(", ", formatlist("FILL(%s, 0)", keys(local.refused_runs)))}])", label = "Refused runs" }
       periods     = 3
@@ -193,7 +193,7 @@ locals {
     # SQS allows about 120,000 messages in flight per queue; at that limit long polling returns nothing, without an error. From
     # retry_in_flight_limit on, dispatch parks long waits, and from 90,000 on, whatever that limit is, all waits of over three
     # minutes. If the count still grows past 100,000, parking does not keep up.
-    for shard, name in local.retry_queue_names : "retry-${shard}-in-flight" => {
+    for role, name in local.waiting_queue_names : "${role}-in-flight" => {
       description = "At 120,000 hidden messages this queue returns none at all, and parking long waits does not keep it below that: too many deliveries wait for less than three minutes, or dispatch can't write the state table (see its logs). Ask AWS for a higher quota, or lower retry_in_flight_limit so that more long waits are parked (0 parks all of them). More retry queues help only the event subscriptions that move to them."
       metric      = ["AWS/SQS", "ApproximateNumberOfMessagesNotVisible", "QueueName", name]
       statistic   = "Maximum"
@@ -202,10 +202,10 @@ locals {
       at_least    = 100000
     }
     }, {
-    # The age of the oldest message says nothing about a retry queue, because hidden messages, which wait as they should, count
+    # The age of the oldest message says nothing about such a queue, because hidden messages, which wait as they should, count
     # too. The number of due messages does.
-    for index, names in local.retry_queues_by_ten : index == 0 ? "retry-late" : "retry-late-${index}" => {
-      description = "For a quarter of an hour, over ${var.alarm_due_retries} due messages have been waiting in a retry queue: retries are late by the time it takes to process them. Look at Errors, Throttles and logs of ${var.name_prefix}-dispatch; raise retry_concurrency, or the account's Lambda concurrency. Nothing is lost, but time-to-live keeps running."
+    for index, names in local.waiting_queues_by_ten : index == 0 ? "retry-late" : "retry-late-${index}" => {
+      description = "For a quarter of an hour, over ${var.alarm_due_retries} due messages have been waiting in a retry queue or the slow queue: retries are late by the time it takes to process them. Look at Errors, Throttles and logs of ${var.name_prefix}-dispatch; raise retry_concurrency or slow_concurrency, or the account's Lambda concurrency. Nothing is lost, but time-to-live keeps running."
       metrics     = { for index, name in names : "due${index}" => ["AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", name] }
       expression = {
         id    = "most"

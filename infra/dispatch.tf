@@ -34,6 +34,7 @@ locals {
   concurrencies = {
     first_attempt_concurrency                   = var.first_attempt_concurrency
     "retry_queue_count times retry_concurrency" = var.retry_queue_count * var.retry_concurrency
+    slow_concurrency                            = var.slow_concurrency
     dead_letter_concurrency                     = var.dead_letter_concurrency
     redrive_concurrency                         = var.redrive_concurrency
     fan_out_concurrency                         = var.fan_out_concurrency
@@ -61,6 +62,7 @@ module "dispatch" {
     GRIDPOST_DISPATCH_QUEUE_URL        = local.dispatch_queue_url
     GRIDPOST_RETRY_QUEUE_URLS          = join(",", local.retry_queue_urls)
     GRIDPOST_RETRY_QUEUES_SENT_TO      = tostring(coalesce(var.retry_queues_sent_to, var.retry_queue_count))
+    GRIDPOST_SLOW_QUEUE_URL            = local.slow_queue_url
     GRIDPOST_DEAD_LETTER_QUEUE_URL     = local.dead_letter_queue_url
     GRIDPOST_POISON_QUEUE_URL          = local.poison_queue_url
     GRIDPOST_PAYLOAD_BUCKET            = local.payload_bucket_name
@@ -87,12 +89,12 @@ module "dispatch" {
       actions = [
         "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility",
       ]
-      resources = concat([local.dispatch_queue_arn], local.retry_queue_arns)
+      resources = concat([local.dispatch_queue_arn], local.retry_queue_arns, local.slow_queue_arns)
     },
     {
       sid       = "EnqueueRetriesAndEnds"
       actions   = ["sqs:SendMessage"]
-      resources = concat(local.retry_queue_arns, [local.dead_letter_queue_arn, local.poison_queue_arn])
+      resources = concat(local.retry_queue_arns, local.slow_queue_arns, [local.dead_letter_queue_arn, local.poison_queue_arn])
     },
     {
       sid       = "ReadConfig"
@@ -109,7 +111,8 @@ module "dispatch" {
   ], local.payload_read_statements, local.resource_statements, local.endpoint_secret_statements, local.endpoint_identity_statements, local.key_statements)
 }
 
-# Two concurrency limits, so that retries to failing endpoints never take capacity from first attempts.
+# Limits for each queue, so that retries to failing endpoints never take capacity from first attempts, nor slow endpoints from the
+# others' retries.
 resource "aws_lambda_event_source_mapping" "dispatch" {
   event_source_arn = aws_sqs_queue.dispatch.arn
   tags             = local.tags
@@ -160,24 +163,42 @@ resource "aws_lambda_event_source_mapping" "dispatch" {
   }
 }
 
+# No window here either: with one, Lambda waits up to 20 s for further messages where few come, however short the window is
+# (Lambda developer guide, "Using Lambda with Amazon SQS"). Retries would come late by as much.
 resource "aws_lambda_event_source_mapping" "retry" {
   count = var.retry_queue_count
 
   event_source_arn                   = aws_sqs_queue.retry[count.index].arn
   tags                               = local.tags
   function_name                      = module.dispatch.arn
-  batch_size                         = var.retry_batch_size
-  maximum_batching_window_in_seconds = var.retry_window_seconds
+  batch_size                         = 10
+  maximum_batching_window_in_seconds = 0
   function_response_types            = ["ReportBatchItemFailures"]
 
   scaling_config {
     maximum_concurrency = var.retry_concurrency
   }
+}
+
+# Requests to slow endpoints share an invocation, which lasts as long as the slowest of them. These deliveries may wait for that.
+resource "aws_lambda_event_source_mapping" "slow" {
+  count = length(local.slow_queue_names)
+
+  event_source_arn                   = aws_sqs_queue.slow[count.index].arn
+  tags                               = merge(local.tags, { "gridpost:may-wait" = "slow endpoints" })
+  function_name                      = module.dispatch.arn
+  batch_size                         = var.slow_batch_size
+  maximum_batching_window_in_seconds = var.slow_window_seconds
+  function_response_types            = ["ReportBatchItemFailures"]
+
+  scaling_config {
+    maximum_concurrency = var.slow_concurrency
+  }
 
   lifecycle {
     precondition {
-      condition     = var.retry_batch_size <= 10 || var.retry_window_seconds >= 1
-      error_message = "retry_batch_size over 10 needs retry_window_seconds of at least 1 (a rule of Lambda), got ${var.retry_batch_size} and ${var.retry_window_seconds}."
+      condition     = var.slow_batch_size <= 10 || var.slow_window_seconds >= 1
+      error_message = "slow_batch_size over 10 needs slow_window_seconds of at least 1 (a rule of Lambda), got ${var.slow_batch_size} and ${var.slow_window_seconds}."
     }
   }
 }

@@ -15,6 +15,7 @@ module "manage" {
     GRIDPOST_STATE_TABLE               = local.state_table_name
     GRIDPOST_RETRY_QUEUE_URLS          = join(",", local.retry_queue_urls)
     GRIDPOST_RETRY_QUEUES_SENT_TO      = tostring(coalesce(var.retry_queues_sent_to, var.retry_queue_count))
+    GRIDPOST_SLOW_QUEUE_URL            = local.slow_queue_url
     GRIDPOST_DEAD_LETTER_QUEUE_URL     = local.dead_letter_queue_url
     GRIDPOST_FAN_OUT_QUEUE_URL         = local.fan_out_queue_url
     GRIDPOST_REDRIVE_QUEUE_URL         = local.redrive_queue_url
@@ -69,7 +70,7 @@ module "manage" {
     {
       sid       = "ShowWhatIsHiddenAndSendItBack"
       actions   = ["sqs:ChangeMessageVisibility", "sqs:SendMessage"]
-      resources = local.retry_queue_arns
+      resources = concat(local.retry_queue_arns, local.slow_queue_arns)
     },
     {
       sid       = "SendBack"

@@ -1,6 +1,7 @@
-# dispatch: first attempts only; it hides nothing. retry-N: all later attempts, held by visibility timeouts. dead-letter: ended
-# deliveries on their way to S3. fan-out: pieces of publishes that make too many deliveries for one request. redrive: a message
-# for each job that sends dead letters again. poison: records that our code could not settle in 1,000 receives.
+# dispatch: first attempts only; it hides nothing. retry-N: all later attempts, held by visibility timeouts. slow: what is held
+# back for slow endpoints, and requests to them. dead-letter: ended deliveries on their way to S3. fan-out: pieces of publishes
+# that make too many deliveries for one request. redrive: a message for each job that sends dead letters again. poison: records
+# that our code could not settle in 1,000 receives.
 #
 # Policies and redrive policies are arguments of the queues, not separate resources: the provider waits 25 s for each change of a
 # queue's attributes, and this keeps the longest chain at two (poison, then the rest).
@@ -13,10 +14,12 @@ locals {
   # attempts.
   receives_max = 1000
 
-  # A record may wait for its batch first, and the function may run until its timeout; 30 s later its unsettled records are due
-  # again. Lambda refuses a mapping if the queue's timeout is below the function's. Six times that, as AWS advises, would only
-  # delay records that a crash left behind.
-  delivery_visibility_seconds = local.timeout_seconds["dispatch"] + var.retry_window_seconds + 30
+  # The function may run until its timeout; 30 s later its unsettled records are due again. Lambda refuses a mapping if the
+  # queue's timeout is below the function's. Six times that, as AWS advises, would only delay records that a crash left behind.
+  delivery_visibility_seconds = local.timeout_seconds["dispatch"] + 30
+
+  # A record waits for its batch first: for the window, or where few come for 20 s, for which Lambda polls.
+  slow_visibility_seconds = local.delivery_visibility_seconds + max(var.slow_window_seconds, var.slow_window_seconds > 0 ? 20 : 0)
 
   # These messages can wait after a crash: six times the function's timeout, as AWS advises for throttled functions.
   dead_letter_visibility_seconds = local.timeout_seconds["dead-letter"] * 6
@@ -53,7 +56,7 @@ locals {
   }
 }
 
-# No redrive_allow_policy: it names at most ten source queues, and there may be 36. By default, all queues of this account and
+# No redrive_allow_policy: it names at most ten source queues, and there may be 37. By default, all queues of this account and
 # region may redrive here.
 resource "aws_sqs_queue" "poison" {
   name                      = local.poison_queue_name
@@ -108,6 +111,27 @@ resource "aws_sqs_queue" "retry" {
     postcondition {
       condition     = coalesce(self.url, local.retry_queue_urls[count.index]) == local.retry_queue_urls[count.index]
       error_message = "SQS gave the queue the URL ${jsonencode(self.url)}; the functions were told ${local.retry_queue_urls[count.index]}."
+    }
+  }
+}
+
+resource "aws_sqs_queue" "slow" {
+  count = length(local.slow_queue_names)
+
+  name                       = local.slow_queue_names[count.index]
+  tags                       = local.tags
+  visibility_timeout_seconds = local.slow_visibility_seconds
+  message_retention_seconds  = local.queue_retention_seconds
+  max_message_size           = var.queue_message_bytes_max
+  sqs_managed_sse_enabled    = local.sqs_managed_sse
+  kms_master_key_id          = local.sqs_key_arn
+  policy                     = local.tls_only_queue_policies[local.slow_queue_names[count.index]]
+  redrive_policy             = local.redrive_to_poison
+
+  lifecycle {
+    postcondition {
+      condition     = coalesce(self.url, local.slow_queue_url) == local.slow_queue_url
+      error_message = "SQS gave the queue the URL ${jsonencode(self.url)}; the functions were told ${local.slow_queue_url}."
     }
   }
 }

@@ -276,7 +276,7 @@ variable "first_attempt_concurrency" {
 }
 
 variable "retry_concurrency" {
-  description = "Most concurrent invocations of dispatch per retry queue, 2 to 1000 (Lambda's own limits), each with up to retry_batch_size deliveries. Failing endpoints are often slow; this bounds what they can cost."
+  description = "Most concurrent invocations of dispatch per retry queue, 2 to 1000 (Lambda's own limits), each with up to ten deliveries, which wait for no others. Retries to slow endpoints are in the slow queue (slow_concurrency)."
   type        = number
   default     = 50
   nullable    = false
@@ -344,7 +344,7 @@ variable "ingest_reserved_concurrency" {
 }
 
 variable "account_concurrency" {
-  description = "The account's quota of concurrent executions in this region, at least 10: 1,000 unless raised, 10 in a new account (aws lambda get-account-settings). The sum of these must fit into it and leave two, for a publish and for wake: first_attempt_concurrency, retry_queue_count times retry_concurrency, fan_out_concurrency, dead_letter_concurrency, redrive_concurrency and ingest_reserved_concurrency."
+  description = "The account's quota of concurrent executions in this region, at least 10: 1,000 unless raised, 10 in a new account (aws lambda get-account-settings). The sum of these must fit into it and leave two, for a publish and for wake: first_attempt_concurrency, retry_queue_count times retry_concurrency, slow_concurrency, fan_out_concurrency, dead_letter_concurrency, redrive_concurrency and ingest_reserved_concurrency."
   type        = number
   default     = 1000
   nullable    = false
@@ -355,38 +355,53 @@ variable "account_concurrency" {
   }
 }
 
-variable "retry_batch_size" {
-  description = "Most deliveries that one invocation of dispatch takes from a retry queue, 1 to 1000. Requests to slow endpoints share an invocation, which lasts as long as the slowest of them. Lambda hands over at most 6 MB, whatever is set here; events that lie in the payload bucket come on top, up to 3 MiB of memory for each such delivery (memory_mb)."
+variable "slow_concurrency" {
+  description = "Most concurrent invocations of dispatch for the slow queue, which has what is held back for slow endpoints, 2 to 1000 (Lambda's own limits), each with up to slow_batch_size deliveries; 0 for no such queue: then slow endpoints share the retry queues, in batches of ten, and an outage costs more invocations."
+  type        = number
+  default     = 50
+  nullable    = false
+
+  validation {
+    condition = var.slow_concurrency == 0 || (
+      var.slow_concurrency >= 2 && var.slow_concurrency <= 1000
+      && floor(var.slow_concurrency) == var.slow_concurrency
+    )
+    error_message = "slow_concurrency must be 0 or a whole number from 2 to 1000, got ${var.slow_concurrency}."
+  }
+}
+
+variable "slow_batch_size" {
+  description = "Most deliveries that one invocation of dispatch takes from the slow queue, 1 to 1000. Requests to slow endpoints share an invocation, which lasts as long as the slowest of them. Lambda hands over at most 6 MB, whatever is set here. Of deliveries whose events lie in the payload bucket an invocation fetches 20, of 3 MiB at most each, and the others wait for another one."
   type        = number
   default     = 100
   nullable    = false
 
   validation {
     condition = (
-      var.retry_batch_size >= 1 && var.retry_batch_size <= 1000
-      && floor(var.retry_batch_size) == var.retry_batch_size
+      var.slow_batch_size >= 1 && var.slow_batch_size <= 1000
+      && floor(var.slow_batch_size) == var.slow_batch_size
     )
-    error_message = "retry_batch_size must be a whole number from 1 to 1000, got ${var.retry_batch_size}."
+    error_message = "slow_batch_size must be a whole number from 1 to 1000, got ${var.slow_batch_size}."
   }
 }
 
-variable "retry_window_seconds" {
-  description = "Seconds that Lambda waits to fill a batch from a retry queue, 0 to 300; at least 1 if retry_batch_size is over 10. Retries come later by as much."
+variable "slow_window_seconds" {
+  description = "Seconds that Lambda waits to fill a batch from the slow queue, 0 to 300; at least 1 if slow_batch_size is over 10. Where few messages come, Lambda waits 20 s even with a shorter window. Only slow endpoints' events wait."
   type        = number
   default     = 1
   nullable    = false
 
   validation {
     condition = (
-      var.retry_window_seconds >= 0 && var.retry_window_seconds <= 300
-      && floor(var.retry_window_seconds) == var.retry_window_seconds
+      var.slow_window_seconds >= 0 && var.slow_window_seconds <= 300
+      && floor(var.slow_window_seconds) == var.slow_window_seconds
     )
-    error_message = "retry_window_seconds must be a whole number from 0 to 300, got ${var.retry_window_seconds}."
+    error_message = "slow_window_seconds must be a whole number from 0 to 300, got ${var.slow_window_seconds}."
   }
 }
 
 variable "slow_after_ms" {
-  description = "Milliseconds without a response after which a request counts as slow, 100 to 30000. Two slow requests within ten seconds mark an endpoint as slow: its events then go to their retry queue without an attempt, and its requests under way are counted and limited there."
+  description = "Milliseconds without a response after which a request counts as slow, 100 to 30000. Two slow requests within ten seconds mark an endpoint as slow: its events then go to the slow queue without an attempt, and its requests under way are counted and limited there."
   type        = number
   default     = 500
   nullable    = false
@@ -413,9 +428,9 @@ variable "late_response_share" {
 }
 
 variable "retry_queue_count" {
-  description = "Number of retry queues, 1 to 32. Each can hold 120,000 hidden messages (SQS, standard queue), so four let about 480,000 failing deliveries wait before parking. Lowering it destroys the queues with the highest numbers with all that they hold: empty them before, by retry_queues_sent_to."
+  description = "Number of retry queues, 1 to 32. Each can hold 120,000 hidden messages (SQS, standard queue), so three let about 360,000 failing deliveries wait before parking. Lowering it destroys the queues with the highest numbers with all that they hold: empty them before, by retry_queues_sent_to."
   type        = number
-  default     = 4
+  default     = 3
   nullable    = false
 
   validation {
@@ -436,7 +451,7 @@ variable "retry_queues_sent_to" {
 }
 
 variable "retry_in_flight_limit" {
-  description = "Hidden messages in a retry queue from which deliveries that wait over 15 minutes are parked in DynamoDB instead, 0 to 120000 (SQS's quota). 0 parks every long wait. From 90000 on, waits of over 3 minutes are parked too. The default is half the quota, because the count is sampled and lags."
+  description = "Hidden messages in a retry queue or the slow queue from which deliveries that wait over 15 minutes are parked in DynamoDB instead, 0 to 120000 (SQS's quota). 0 parks every long wait. From 90000 on, waits of over 3 minutes are parked too. The default is half the quota, because the count is sampled and lags."
   type        = number
   default     = 60000
   nullable    = false

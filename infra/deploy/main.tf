@@ -28,8 +28,9 @@ module "gridpost" {
   redrive_concurrency           = var.redrive_concurrency
   ingest_reserved_concurrency   = var.ingest_reserved_concurrency
   account_concurrency           = var.account_concurrency
-  retry_batch_size              = var.retry_batch_size
-  retry_window_seconds          = var.retry_window_seconds
+  slow_concurrency              = var.slow_concurrency
+  slow_batch_size               = var.slow_batch_size
+  slow_window_seconds           = var.slow_window_seconds
   slow_after_ms                 = var.slow_after_ms
   late_response_share           = var.late_response_share
   retry_queue_count             = var.retry_queue_count

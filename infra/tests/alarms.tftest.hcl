@@ -173,7 +173,7 @@ run "all_alarms_tell_of_causes" {
     condition = toset(values(aws_cloudwatch_metric_alarm.this)[*].alarm_name) == toset([
       for suffix in [
         "publish-refused", "late", "kept", "poison-not-empty", "events-dropped", "wake-not-running", "dead-letters",
-        "failed-attempts", "retry-0-in-flight", "retry-1-in-flight", "retry-late", "parked-stuck", "redrive-age", "fan-out-age",
+        "failed-attempts", "retry-0-in-flight", "retry-1-in-flight", "slow-in-flight", "retry-late", "parked-stuck", "redrive-age", "fan-out-age",
         "function-errors", "function-throttles", "table-throttles", "manage-failing",
       ] : "gridpost-${suffix}"
     ])
@@ -204,6 +204,7 @@ run "all_alarms_tell_of_causes" {
       "dead-letters"      = "Sum Gridpost DeadLetteredCount - GreaterThanThreshold 10 1 300 notBreaching"
       "retry-0-in-flight" = "Maximum AWS/SQS ApproximateNumberOfMessagesNotVisible gridpost-retry-0 GreaterThanOrEqualToThreshold 100000 3 60 notBreaching"
       "retry-1-in-flight" = "Maximum AWS/SQS ApproximateNumberOfMessagesNotVisible gridpost-retry-1 GreaterThanOrEqualToThreshold 100000 3 60 notBreaching"
+      "slow-in-flight"    = "Maximum AWS/SQS ApproximateNumberOfMessagesNotVisible gridpost-slow GreaterThanOrEqualToThreshold 100000 3 60 notBreaching"
       "parked-stuck"      = "Sum Gridpost StuckParkedCount - GreaterThanThreshold 0 1 300 notBreaching"
       "redrive-age"       = "Maximum AWS/SQS ApproximateAgeOfOldestMessage gridpost-redrive GreaterThanThreshold 900 3 60 notBreaching"
       "fan-out-age"       = "Maximum AWS/SQS ApproximateAgeOfOldestMessage gridpost-fan-out GreaterThanThreshold 900 3 60 notBreaching"
@@ -214,7 +215,7 @@ run "all_alarms_tell_of_causes" {
   assert {
     condition = (
       one([for query in aws_cloudwatch_metric_alarm.this["retry-late"].metric_query : query.expression if query.id == "most"])
-      == "MAX([FILL(due0, 0), FILL(due1, 0)])"
+      == "MAX([FILL(due0, 0), FILL(due1, 0), FILL(due2, 0)])"
       && aws_cloudwatch_metric_alarm.this["retry-late"].threshold == 5
       && alltrue([for query in aws_cloudwatch_metric_alarm.this["retry-late"].metric_query : query.metric[0].stat == "Minimum" if query.id != "most"])
     )

@@ -18,6 +18,13 @@ mock_provider "aws" {
     }
   }
   override_resource {
+    target = aws_sqs_queue.slow
+    values = {
+      arn = "arn:aws:sqs:us-east-1:123456789012:gridpost-slow"
+      url = "http://127.0.0.1:4566/123456789012/gridpost-slow"
+    }
+  }
+  override_resource {
     target = aws_sqs_queue.dead_letter
     values = {
       arn = "arn:aws:sqs:us-east-1:123456789012:gridpost-dead-letter"

@@ -12,15 +12,20 @@ run "defaults" {
   command = plan
 
   assert {
-    condition     = length(aws_sqs_queue.retry) == 4
+    condition     = length(aws_sqs_queue.retry) == 3
     error_message = "there are ${length(aws_sqs_queue.retry)} retry queues"
   }
 
   assert {
     condition = alltrue([
-      for queue in concat([aws_sqs_queue.dispatch], aws_sqs_queue.retry) : queue.visibility_timeout_seconds == 241
+      for queue in concat([aws_sqs_queue.dispatch], aws_sqs_queue.retry) : queue.visibility_timeout_seconds == 240
     ])
-    error_message = "dispatch runs for 210 s; its queues must hide a record for 241 s"
+    error_message = "dispatch runs for 210 s; its queues must hide a record for 240 s"
+  }
+
+  assert {
+    condition     = aws_sqs_queue.slow[0].visibility_timeout_seconds == 260
+    error_message = "Lambda may hold a record of the slow queue for 20 s before; it hides for ${aws_sqs_queue.slow[0].visibility_timeout_seconds} s"
   }
 
   assert {
@@ -54,7 +59,7 @@ run "defaults" {
       for queue in concat(
         [
           aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out, aws_sqs_queue.redrive, aws_sqs_queue.poison,
-        ], aws_sqs_queue.retry
+        ], aws_sqs_queue.retry, aws_sqs_queue.slow
       ) :
       queue.message_retention_seconds == 1209600 && queue.sqs_managed_sse_enabled && queue.max_message_size == 262144
     ])
@@ -68,8 +73,12 @@ run "defaults" {
       && aws_lambda_event_source_mapping.dispatch.scaling_config[0].maximum_concurrency == 550
       && alltrue([
         for mapping in aws_lambda_event_source_mapping.retry :
-        mapping.batch_size == 100 && mapping.maximum_batching_window_in_seconds == 1 && mapping.scaling_config[0].maximum_concurrency == 50
+        mapping.batch_size == 10 && mapping.maximum_batching_window_in_seconds == 0 && mapping.scaling_config[0].maximum_concurrency == 50
       ])
+      && aws_lambda_event_source_mapping.slow[0].batch_size == 100
+      && aws_lambda_event_source_mapping.slow[0].maximum_batching_window_in_seconds == 1
+      && aws_lambda_event_source_mapping.slow[0].scaling_config[0].maximum_concurrency == 50
+      && contains(keys(aws_lambda_event_source_mapping.slow[0].tags), "gridpost:may-wait")
       && aws_lambda_event_source_mapping.fan_out.batch_size == 1
       && aws_lambda_event_source_mapping.fan_out.scaling_config[0].maximum_concurrency == 5
       && aws_lambda_event_source_mapping.redrive.batch_size == 1
@@ -171,11 +180,17 @@ run "visibility_follows_the_timeout" {
 
   variables {
     dispatch_timeout_seconds = 900
+    slow_window_seconds      = 60
+  }
+
+  assert {
+    condition     = aws_sqs_queue.slow[0].visibility_timeout_seconds == 990
+    error_message = "the slow queue hides for ${aws_sqs_queue.slow[0].visibility_timeout_seconds} s"
   }
 
   assert {
     condition = alltrue([
-      for queue in concat([aws_sqs_queue.dispatch], aws_sqs_queue.retry) : queue.visibility_timeout_seconds == 931
+      for queue in concat([aws_sqs_queue.dispatch], aws_sqs_queue.retry) : queue.visibility_timeout_seconds == 930
     ])
     error_message = "Lambda would refuse a queue that hides for ${aws_sqs_queue.dispatch.visibility_timeout_seconds} s"
   }
@@ -244,7 +259,7 @@ run "the_longest_names_fit" {
   # CloudWatch takes ten metrics for an alarm, and descriptions of 1,024 characters.
   assert {
     condition = (
-      [for suffix, alarm in aws_cloudwatch_metric_alarm.this : length(alarm.metric_query) if startswith(suffix, "retry-late")] == [11, 11, 11, 3]
+      [for suffix, alarm in aws_cloudwatch_metric_alarm.this : length(alarm.metric_query) if startswith(suffix, "retry-late")] == [11, 11, 11, 4]
       && alltrue([
         for alarm in aws_cloudwatch_metric_alarm.this : length(alarm.metric_query) <= 11 && length(alarm.alarm_description) <= 1024
       ])
@@ -259,6 +274,7 @@ run "what_queues_may_use_fits_into_the_account" {
   variables {
     first_attempt_concurrency = 2
     retry_concurrency         = 2
+    slow_concurrency          = 0
     retry_queue_count         = 1
     fan_out_concurrency       = 2
     dead_letter_concurrency   = 2
@@ -269,6 +285,11 @@ run "what_queues_may_use_fits_into_the_account" {
   assert {
     condition     = local.concurrency_sum == 8 && aws_lambda_event_source_mapping.fan_out.scaling_config[0].maximum_concurrency == 2
     error_message = "the queues may use ${local.concurrency_terms}"
+  }
+
+  assert {
+    condition     = length(aws_sqs_queue.slow) == 0 && module.dispatch.environment["GRIDPOST_SLOW_QUEUE_URL"] == ""
+    error_message = "there is a slow queue without concurrency"
   }
 
   assert {
@@ -288,7 +309,7 @@ run "concurrency_can_be_kept_for_publishes" {
   }
 
   assert {
-    condition     = module.ingest.reserved_concurrency == 200 && local.concurrency_sum == 550 + 4 * 50 + 200 + 10 + 5 + 5
+    condition     = module.ingest.reserved_concurrency == 200 && local.concurrency_sum == 550 + 3 * 50 + 50 + 200 + 10 + 5 + 5
     error_message = "ingest keeps ${coalesce(module.ingest.reserved_concurrency, 0)} of ${local.concurrency_terms}"
   }
 }

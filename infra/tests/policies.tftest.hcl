@@ -102,7 +102,7 @@ run "expand_consumes_what_ingest_has_stored_and_reads_no_configuration" {
   }
 }
 
-run "dispatch_consumes_two_kinds_of_queue_and_cannot_reach_dead_letters_or_configuration_writes" {
+run "dispatch_consumes_three_kinds_of_queue_and_cannot_reach_dead_letters_or_configuration_writes" {
   command = plan
 
   assert {
@@ -116,6 +116,7 @@ run "dispatch_consumes_two_kinds_of_queue_and_cannot_reach_dead_letters_or_confi
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-dispatch",
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-0",
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-1",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-slow",
           ]
         },
         {
@@ -124,6 +125,7 @@ run "dispatch_consumes_two_kinds_of_queue_and_cannot_reach_dead_letters_or_confi
           Resource = [
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-0",
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-1",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-slow",
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-dead-letter",
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-poison",
           ]
@@ -499,6 +501,7 @@ run "manage_writes_configuration_and_handles_what_waits" {
           Resource = [
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-0",
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-1",
+            "arn:aws:sqs:eu-central-1:123456789012:gridpost-slow",
           ]
         },
         {
@@ -726,7 +729,7 @@ run "queues_and_buckets_refuse_plain_http" {
       for queue in concat(
         [
           aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out, aws_sqs_queue.redrive, aws_sqs_queue.poison,
-        ], aws_sqs_queue.retry
+        ], aws_sqs_queue.retry, aws_sqs_queue.slow
       ) :
       jsondecode(queue.policy) == {
         Version = "2012-10-17"

@@ -31,10 +31,11 @@ run "refuses_what_is_below_its_range" {
     publish_rate_limit          = 0
     queue_message_bytes_max     = 229375
     late_response_share         = -0.1
-    retry_batch_size            = 0
-    retry_window_seconds        = -1
+    slow_batch_size             = 0
+    slow_window_seconds         = -1
     slow_after_ms               = 99
     retry_concurrency           = 1
+    slow_concurrency            = 1
     retry_in_flight_limit       = -1
     retry_queue_count           = 0
     fan_out_concurrency         = 1
@@ -50,7 +51,7 @@ run "refuses_what_is_below_its_range" {
     var.config_cache_ms, var.config_stale_seconds, var.dispatch_config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
     var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.failed_response_bytes, var.first_attempt_concurrency, var.inline_fan_out,
     var.log_retention_days, var.memory_mb, var.probation_seconds, var.publish_burst_limit, var.publish_rate_limit,
-    var.queue_message_bytes_max, var.retry_batch_size, var.late_response_share, var.retry_window_seconds, var.slow_after_ms, var.retry_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
+    var.queue_message_bytes_max, var.slow_batch_size, var.late_response_share, var.slow_window_seconds, var.slow_after_ms, var.retry_concurrency, var.slow_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
     var.fan_out_concurrency, var.dead_letter_concurrency, var.redrive_concurrency, var.ingest_reserved_concurrency,
     var.account_concurrency, var.alarm_failed_publishes, var.alarm_due_retries,
   ]
@@ -79,10 +80,11 @@ run "refuses_what_is_above_its_range" {
     publish_rate_limit          = 100001
     queue_message_bytes_max     = 1048577
     late_response_share         = 1.1
-    retry_batch_size            = 1001
-    retry_window_seconds        = 301
+    slow_batch_size             = 1001
+    slow_window_seconds         = 301
     slow_after_ms               = 30001
     retry_concurrency           = 1001
+    slow_concurrency            = 1001
     retry_in_flight_limit       = 120001
     retry_queue_count           = 33
   }
@@ -91,7 +93,7 @@ run "refuses_what_is_above_its_range" {
     var.config_cache_ms, var.config_stale_seconds, var.dispatch_config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
     var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.failed_response_bytes, var.first_attempt_concurrency, var.inline_fan_out,
     var.log_retention_days, var.memory_mb, var.name_prefix, var.probation_seconds, var.publish_burst_limit, var.publish_rate_limit,
-    var.queue_message_bytes_max, var.retry_batch_size, var.late_response_share, var.retry_window_seconds, var.slow_after_ms, var.retry_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
+    var.queue_message_bytes_max, var.slow_batch_size, var.late_response_share, var.slow_window_seconds, var.slow_after_ms, var.retry_concurrency, var.slow_concurrency, var.retry_in_flight_limit, var.retry_queue_count,
   ]
 }
 
@@ -115,6 +117,7 @@ run "refuses_fractions" {
     publish_burst_limit         = 1.5
     queue_message_bytes_max     = 229376.5
     retry_concurrency           = 2.5
+    slow_concurrency            = 2.5
     retry_in_flight_limit       = 1.5
     retry_queue_count           = 1.5
   }
@@ -122,7 +125,7 @@ run "refuses_fractions" {
   expect_failures = [
     var.config_cache_ms, var.config_stale_seconds, var.dispatch_config_cache_ms, var.dead_letter_batch_size, var.dead_letter_delay_seconds, var.dead_letter_give_up_seconds,
     var.dead_letter_window_seconds, var.dispatch_timeout_seconds, var.failed_response_bytes, var.first_attempt_concurrency, var.inline_fan_out,
-    var.memory_mb, var.probation_seconds, var.publish_burst_limit, var.queue_message_bytes_max, var.retry_concurrency,
+    var.memory_mb, var.probation_seconds, var.publish_burst_limit, var.queue_message_bytes_max, var.retry_concurrency, var.slow_concurrency,
     var.retry_in_flight_limit, var.retry_queue_count,
   ]
 }
@@ -403,7 +406,7 @@ run "takes_both_ends_of_each_range" {
     retry_concurrency           = 1000
     retry_in_flight_limit       = 120000
     retry_queue_count           = 32
-    account_concurrency         = 32024
+    account_concurrency         = 32074
     fan_out_concurrency         = 5
     log_level                   = "warn,gridpost_aws::sqs=trace"
     endpoint_allowed_networks   = ["10.0.0.0/8", "fd00::/8"]
@@ -427,13 +430,14 @@ run "refuses_more_concurrency_than_the_account_has" {
   expect_failures = [aws_lambda_event_source_mapping.dispatch]
 }
 
-# Every mapping at Lambda's least makes ten: publishes would be refused while the queues are worked off.
+# Every mapping at Lambda's least makes ten, without a slow queue: publishes would be refused while the queues are worked off.
 run "refuses_to_leave_nothing_for_publishes" {
   command = plan
 
   variables {
     first_attempt_concurrency = 2
     retry_concurrency         = 2
+    slow_concurrency          = 0
     retry_queue_count         = 1
     fan_out_concurrency       = 2
     dead_letter_concurrency   = 2
@@ -451,6 +455,7 @@ run "refuses_to_reserve_in_a_small_account" {
   variables {
     first_attempt_concurrency   = 2
     retry_concurrency           = 2
+    slow_concurrency            = 0
     retry_queue_count           = 1
     fan_out_concurrency         = 2
     dead_letter_concurrency     = 2
@@ -469,6 +474,7 @@ run "refuses_to_reserve_what_lambda_keeps_free" {
     account_concurrency         = 1000
     first_attempt_concurrency   = 2
     retry_concurrency           = 2
+    slow_concurrency            = 2
     ingest_reserved_concurrency = 901
   }
 

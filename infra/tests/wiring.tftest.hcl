@@ -19,7 +19,21 @@ mock_provider "aws" {
     }
   }
   override_resource {
+    target = aws_sqs_queue.slow[0]
+    values = {
+      arn = "arn:aws:sqs:eu-central-1:123456789012:gridpost-slow"
+      url = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-slow"
+    }
+  }
+  override_resource {
     target = aws_sqs_queue.retry[1]
+    values = {
+      arn = "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-1"
+      url = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
+    }
+  }
+  override_resource {
+    target = aws_sqs_queue.slow[1]
     values = {
       arn = "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-1"
       url = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
@@ -147,6 +161,14 @@ run "queues_lead_to_their_functions" {
       && alltrue([for mapping in aws_lambda_event_source_mapping.retry : mapping.function_name == module.dispatch.arn])
     )
     error_message = "the retry queues lead to ${jsonencode(aws_lambda_event_source_mapping.retry[*].function_name)}"
+  }
+
+  assert {
+    condition = (
+      aws_lambda_event_source_mapping.slow[*].event_source_arn == local.slow_queue_arns
+      && alltrue([for mapping in aws_lambda_event_source_mapping.slow : mapping.function_name == module.dispatch.arn])
+    )
+    error_message = "the slow queue leads to ${jsonencode(aws_lambda_event_source_mapping.slow[*].function_name)}"
   }
 
   assert {
@@ -360,6 +382,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_DISPATCH_QUEUE_URL        = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
       GRIDPOST_RETRY_QUEUE_URLS          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-0,https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
       GRIDPOST_RETRY_QUEUES_SENT_TO      = "2"
+      GRIDPOST_SLOW_QUEUE_URL            = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-slow"
       GRIDPOST_DEAD_LETTER_QUEUE_URL     = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
       GRIDPOST_POISON_QUEUE_URL          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
       GRIDPOST_PAYLOAD_BUCKET            = "gridpost-payloads-123456789012-eu-central-1"
@@ -419,6 +442,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_PAYLOAD_BUCKET            = "gridpost-payloads-123456789012-eu-central-1"
       GRIDPOST_RETRY_QUEUE_URLS          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-0,https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
       GRIDPOST_RETRY_QUEUES_SENT_TO      = "2"
+      GRIDPOST_SLOW_QUEUE_URL            = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-slow"
       GRIDPOST_DEAD_LETTER_QUEUE_URL     = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
       GRIDPOST_FAN_OUT_QUEUE_URL         = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-fan-out"
       GRIDPOST_REDRIVE_QUEUE_URL         = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-redrive"
@@ -547,6 +571,7 @@ run "outputs_tell_where_everything_is" {
     condition = jsonencode(output.queue_urls) == jsonencode({
       dispatch    = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
       retry       = [for shard in [0, 1] : "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-${shard}"]
+      slow        = ["https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-slow"]
       dead_letter = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
       fan_out     = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-fan-out"
       redrive     = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-redrive"

@@ -41,7 +41,7 @@ fn meter(process: &Process, queue: Queue) -> &Arc<dyn Meter> {
         Queue::FanOut => &process.expand.meter,
         Queue::DeadLetter => &process.dead_letter.meter,
         Queue::Redrive => &process.redrive.meter,
-        Queue::Dispatch | Queue::Retry(_) | Queue::Poison => &process.dispatch.meter,
+        Queue::Dispatch | Queue::Retry(_) | Queue::Slow | Queue::Poison => &process.dispatch.meter,
     }
 }
 
@@ -54,7 +54,9 @@ async fn run(
     let records = batch.into_iter().map(|message| message.into_record(queue, received_at));
     let records: Vec<_> = records.collect();
     match queue {
-        Queue::Dispatch | Queue::Retry(_) => handle(&process.dispatch, records, deadline).await,
+        Queue::Dispatch | Queue::Retry(_) | Queue::Slow => {
+            handle(&process.dispatch, records, deadline).await
+        }
         Queue::DeadLetter => gather(&process.dead_letter, records).await,
         Queue::Redrive => work(&process.redrive, records, deadline).await,
         Queue::FanOut => expand(&process.expand, records, deadline).await,

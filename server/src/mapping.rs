@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gridpost_core::delivery::queue::Queue;
 
-/// The deployment's default.
+/// Enough that the backlog of one endpoint holds up few others.
 pub(crate) const RETRY_QUEUES: usize = 4;
 
 /// Timeouts of the functions, by the machine's clock: the deployment's defaults.

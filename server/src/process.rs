@@ -296,6 +296,7 @@ impl Parts {
             settings: dispatch::Settings {
                 probation: Durations::default(),
                 retry_shards: RETRY_QUEUES,
+                has_slow_queue: false,
                 lanes: SlowEndpointSettings::default().at_pace(self.clock.pace()),
                 first_listeners_max: LISTENERS_MAX,
                 retry_listeners_max: RETRY_LISTENERS_MAX,
@@ -378,6 +379,7 @@ impl Parts {
                 dispatch_keeps_configuration: CONFIGURATION_KEPT_FOR + SLACK,
                 account: "000000000000".to_owned(),
                 retry_shards: RETRY_QUEUES,
+                has_slow_queue: false,
                 queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
                 authorization: manage::Authorization::None,
             },

@@ -12,7 +12,6 @@ use gridpost_core::{
     delivery::{
         bisect::{AnsweredRequest, Answers, Bisection, Group, is_about_events},
         event_set::EventSet,
-        plan::Lane,
         rate::RateDecision,
         resource_request::EventIndex,
         state::PartRecord,
@@ -111,7 +110,7 @@ impl Batch<'_> {
             ended_at,
         };
         let parts_began_at = run.ended_at;
-        let is_first = self.deliveries.iter().any(|loaded| loaded.lane() == Lane::First);
+        let is_first = self.deliveries.iter().any(LoadedDelivery::is_first);
         let longest = if is_first { FIRST_BISECTS_FOR } else { BISECTS_FOR };
         let mut parts = 0;
         loop {

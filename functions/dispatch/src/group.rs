@@ -20,7 +20,7 @@ use crate::{
     Context,
     late_response::Late,
     load::{Loaded, load},
-    loaded::{LoadedDelivery, Received, Settled, catch_up, lane_of, without_bodies},
+    loaded::{LoadedDelivery, Received, Settled, catch_up, without_bodies},
     planned::{PlannedDelivery, carry_out_all, plan_all},
     report::Report,
     requests::{Admitted, attempts},
@@ -46,7 +46,7 @@ pub async fn work(group: Vec<Received>, report: &Report<'_>) -> Result<Vec<Late>
 /// Settles a delivery whose event subscription was deleted.
 async fn orphan(context: &Context, received: Received) -> Settled {
     let Received { record, mut delivery, state } = received;
-    let (lane, status) = (lane_of(&record), state.as_ref().map(|state| state.status));
+    let (lane, status) = (context.lane_of(&record), state.as_ref().map(|state| state.status));
     let facts = Facts { lane, status, due: None, resend_requested: false, subscription: None };
     if let Plan::Follow(status) = plan(facts, context.clock.now()) {
         return settle::forget(context, &delivery, status).await;

@@ -9,7 +9,7 @@ use std::{
 
 use futures::FutureExt;
 use gridpost_core::{
-    delivery::{Delivery, parking},
+    delivery::{Delivery, parking, queue::Queue},
     error::chain,
     retry::{
         health::{
@@ -316,7 +316,7 @@ fn with_lane(health: &Health, change: impl Fn(&Slowness) -> Slowness) -> Option<
     (slow != health.slow).then(|| Health { slow, ..health.clone() })
 }
 
-/// Returns how long the end of this endpoint's wait is spread, by the backlog of its retry queue.
+/// Returns how long the end of this endpoint's wait is spread, by the backlog of its queues.
 /// Makes no call unless the endpoint is known to wait.
 pub async fn spread(
     context: &Context,
@@ -327,7 +327,12 @@ pub async fn spread(
         return Duration::ZERO;
     }
     let queue = Delivery::retry_queue_of(subscription.uid, context.settings.retry_shards);
-    parking::spread(context.in_flight.backlog(queue, now).await)
+    let backlog = context.in_flight.backlog(queue, now).await;
+    let held_back = match context.settings.has_slow_queue {
+        true => context.in_flight.backlog(Queue::Slow, now).await,
+        false => 0,
+    };
+    parking::spread(backlog + held_back)
 }
 
 /// Records the result of a request, once for all its deliveries. Returns until when the endpoint

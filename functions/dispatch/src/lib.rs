@@ -1,6 +1,7 @@
 //! dispatch: makes the delivery attempts.
 //!
-//! It consumes the dispatch queue (first attempts only) and the retry queues (everything later). A
+//! It consumes the dispatch queue (first attempts only), the retry queues (everything later), and the slow
+//! queue (what is held back for slow endpoints). A
 //! batch takes six steps: [`handler`] decodes it, [`load`] reads configuration and state, the
 //! core's [`plan`](gridpost_core::delivery::plan) chooses what happens to each delivery
 //! ([`planned`] reads the health and carries out every plan but an attempt), [`attempt`] makes the
@@ -43,10 +44,14 @@ pub mod slow_endpoint;
 
 use std::sync::Arc;
 
-use gridpost_core::retry::{health::Durations, slow_endpoint::SlowEndpointSettings};
+use gridpost_core::{
+    delivery::plan::Lane,
+    retry::{health::Durations, slow_endpoint::SlowEndpointSettings},
+};
 use gridpost_ports::{
     Clock, DeliveryStates, Dice, EndpointClient, Journal, LateListeners, Meter, ParkingLot,
-    Payloads, QueueReceiver, QueueSender, ResourceClient, configuration::ConfigurationCache,
+    Payloads, QueueReceiver, QueueSender, Record, ResourceClient,
+    configuration::ConfigurationCache,
 };
 
 use health::HealthCache;
@@ -76,6 +81,13 @@ pub struct Context {
     pub settings: Settings,
 }
 
+impl Context {
+    /// Tells the lane from which a record was received.
+    pub fn lane_of(&self, record: &Record) -> Lane {
+        Lane::of(record.queue, self.settings.has_slow_queue)
+    }
+}
+
 /// The deployment's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -83,6 +95,8 @@ pub struct Settings {
     pub probation: Durations,
     /// How many retry queues there are, 1 to 32.
     pub retry_shards: usize,
+    /// Whether what is held back for slow endpoints has a queue of its own.
+    pub has_slow_queue: bool,
     /// When endpoints count as slow, and what they may hold then.
     pub lanes: SlowEndpointSettings,
     /// How many invocations for first attempts may listen for late responses at the same time.

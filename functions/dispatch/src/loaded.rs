@@ -82,17 +82,14 @@ impl Received {
     }
 }
 
-pub fn lane_of(record: &Record) -> Lane {
-    if record.queue == Queue::Dispatch { Lane::First } else { Lane::Retry }
-}
-
 impl LoadedDelivery {
     pub fn subscription(&self) -> &Arc<EventSubscription> {
         &self.owner.subscription
     }
 
-    pub fn lane(&self) -> Lane {
-        lane_of(&self.record)
+    /// Whether it was received from the dispatch queue.
+    pub fn is_first(&self) -> bool {
+        self.record.queue == Queue::Dispatch
     }
 
     pub fn rules(&self) -> Rules<'_> {
@@ -107,10 +104,15 @@ impl LoadedDelivery {
         self.subscription().time_to_live_ends(self.delivery.ttl_starts_at())
     }
 
-    pub fn facts(&self, admission: Admission, is_slow: bool, now: Timestamp) -> Facts {
+    pub fn facts(
+        &self,
+        lane: Lane,
+        (admission, is_slow): (Admission, bool),
+        now: Timestamp,
+    ) -> Facts {
         let expires_at = self.expires_at();
         Facts {
-            lane: self.lane(),
+            lane,
             status: self.status,
             due: self.delivery.due,
             resend_requested: self.resend.is_some(),
@@ -149,8 +151,7 @@ impl LoadedDelivery {
     /// The receipt of its hidden message. A delivery from the dispatch queue waits as another message,
     /// which was not received yet.
     fn receipt(&self, status: DeliveryStatus) -> Option<String> {
-        let is_hidden =
-            matches!(status, DeliveryStatus::Waiting { .. }) && self.lane() == Lane::Retry;
+        let is_hidden = matches!(status, DeliveryStatus::Waiting { .. }) && !self.is_first();
         is_hidden.then(|| self.record.receipt.to_string())
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::{FutureExt, join_all};
 use gridpost_core::{
-    delivery::plan::{Plan, plan},
+    delivery::plan::{Lane, Plan, plan},
     retry::{
         EndReason,
         health::{AdmissionRequest, Health, admit},
@@ -59,7 +59,11 @@ fn plan_for(context: &Context, loaded: &LoadedDelivery, health: &Health, spread:
         dice: context.dice.roll(),
     };
     let admission = admit(health, loaded.rules(), subscription.probation_policy, asking);
-    plan(loaded.facts(admission, health.slow.is_slow(now), now), now)
+    let lane = match context.lane_of(&loaded.record) {
+        Lane::Retry if !settle::may_move(&loaded.delivery) => Lane::Slow,
+        lane => lane,
+    };
+    plan(loaded.facts(lane, (admission, health.slow.is_slow(now)), now), now)
 }
 
 pub async fn plan_one(context: &Context, loaded: &LoadedDelivery) -> Result<Plan> {

@@ -1,6 +1,8 @@
 //! Reports records as they are settled, so that they can be deleted early if the rest of the batch takes
 //! long.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use futures::future::join_all;
 use gridpost_core::{error::chain, time::Timestamp};
 use gridpost_ports::{PortError, Record};
@@ -12,15 +14,26 @@ use crate::{
     settle,
 };
 
+/// The most deliveries whose events one invocation fetches from the payload bucket. Each may have 3 MiB of
+/// events, three times in memory: as an object, as events, and as a request.
+const FETCHED_MAX: usize = 20;
+
 /// Collects the results of records.
 pub struct Report<'c> {
     pub context: &'c Context,
     /// Receives the records that SQS may delete.
     pub deletable: UnboundedSender<Record>,
     pub deadline: Timestamp,
+    /// How many deliveries have fetched their events.
+    pub fetched: AtomicUsize,
 }
 
 impl Report<'_> {
+    /// Counts a delivery whose events are to be fetched. Returns whether they may be.
+    pub fn may_fetch(&self) -> bool {
+        self.fetched.fetch_add(1, Ordering::Relaxed) < FETCHED_MAX
+    }
+
     /// Reports one record. SQS keeps every record that is not reported as deletable.
     pub async fn one(&self, record: Record, settled: Settled) {
         self.all(vec![(record, settled)]).await;

@@ -29,6 +29,9 @@ use crate::{
     slow_endpoint::{self, Lease},
 };
 
+/// How long a delivery waits for another invocation if this one has fetched all the events it may.
+const FETCHED_LATER: Duration = Duration::from_secs(5);
+
 /// Deliveries that may be attempted.
 #[derive(Default)]
 pub struct Admitted {
@@ -127,12 +130,17 @@ enum Permit<'l> {
 /// Loads the events of deliveries. Settles deliveries without events.
 async fn with_events(deliveries: Vec<LoadedDelivery>, report: &Report<'_>) -> Vec<LoadedDelivery> {
     let context = report.context;
-    let taken = deliveries.into_iter().map(|loaded| async move {
+    let (mut ready, mut held) = (Vec::new(), Vec::new());
+    let (taken, beyond): (Vec<_>, Vec<_>) = deliveries
+        .into_iter()
+        .partition(|loaded| !loaded.delivery.is_claimed() || report.may_fetch());
+    let again_at = context.clock.after(FETCHED_LATER);
+    held.extend(beyond.into_iter().map(|loaded| (loaded, Wait::RecheckAt(again_at))));
+    let taken = taken.into_iter().map(|loaded| async move {
         let record = loaded.record.without_body();
         let taken = guarded("loading events", acquire::events(context, loaded)).await;
         (record, taken.and_then(|taken| taken))
     });
-    let (mut ready, mut held) = (Vec::new(), Vec::new());
     for (record, taken) in join_all(taken).await {
         match taken {
             Ok(Acquired::InHand(loaded)) => ready.push(loaded),

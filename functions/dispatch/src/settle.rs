@@ -33,10 +33,14 @@ use crate::{
 };
 
 pub use end::drop_delivery;
-pub use wait::{Wait, wait_all, wait_one};
+pub use wait::{Wait, may_move, wait_all, wait_one};
 
-/// How many successors may carry a delivery whose state can't be written.
+/// How many successors of its message may carry a delivery on whose state can't be written.
 const RESENT_MAX: u8 = 8;
+
+/// How many successors may move a delivery between its retry queue and the slow queue.
+const MOVED_MAX: u8 = 4;
+const _: () = assert!(MOVED_MAX < RESENT_MAX);
 
 /// The number of sends after which Lambda stops a recursive loop. Source: Lambda developer guide,
 /// "Recursive loop detection".

@@ -11,7 +11,7 @@ use futures::{
     pin_mut,
 };
 use gridpost_core::{
-    delivery::parking::IN_FLIGHT_HIGH_WATER,
+    delivery::{parking::IN_FLIGHT_HIGH_WATER, queue::Queue},
     error::chain,
     retry::{
         outcome::Outcome,
@@ -165,11 +165,11 @@ impl<'c> Lease<'c> {
     }
 }
 
-/// Moves a first attempt to the slow lane. Returns how long it waits there before it may begin.
+/// Moves a delivery to the slow lane. Returns how long it waits there before it may begin.
 pub async fn to_slow_lane(context: &Context, loaded: &LoadedDelivery) -> Wait {
     let (slow, now) = (context.healths.of(loaded.subscription()).known().slow, context.clock.now());
     if slow.free(now, &context.settings.lanes) > 0 {
-        return Wait::InRetryQueue;
+        return Wait::NotAtAll;
     }
     look_again(context, loaded).await
 }
@@ -177,7 +177,10 @@ pub async fn to_slow_lane(context: &Context, loaded: &LoadedDelivery) -> Wait {
 /// Returns how long a delivery waits if its slow endpoint has no room for it.
 pub async fn look_again(context: &Context, loaded: &LoadedDelivery) -> Wait {
     let (slow, now) = (context.healths.of(loaded.subscription()).known().slow, context.clock.now());
-    let queue = loaded.delivery.retry_queue(context.settings.retry_shards);
+    let queue = match context.settings.has_slow_queue {
+        true => Queue::Slow,
+        false => loaded.delivery.retry_queue(context.settings.retry_shards),
+    };
     let backlog = context.in_flight.backlog(queue, now).await;
     // The backlog, already sampled, includes messages in flight.
     let is_nearly_full = backlog >= IN_FLIGHT_HIGH_WATER

@@ -96,6 +96,8 @@ pub struct Settings {
     pub account: String,
     /// How many retry queues there are, 1 to 32.
     pub retry_shards: usize,
+    /// Whether what is held back for slow endpoints has a queue of its own.
+    pub has_slow_queue: bool,
     pub queue_message_bytes_max: usize,
     pub authorization: Authorization,
 }

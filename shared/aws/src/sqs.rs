@@ -1,5 +1,7 @@
 //! Queues in SQS.
 
+mod hiding;
+
 use std::collections::HashSet;
 
 use async_trait::async_trait;
@@ -16,6 +18,7 @@ use gridpost_core::{delivery::queue::Queue, poison::Poisoned, time::Timestamp};
 use gridpost_ports::{Outgoing, PoisonQueue, PortError, QueueReceiver, QueueSender};
 use gridpost_runtime::config::{SettingError, queue_url, retry_queue_urls, retry_queues_sent_to};
 
+use self::hiding::Hiding;
 use super::port_error;
 
 /// Most entries of one batch request. Source: SQS quotas.
@@ -35,6 +38,7 @@ pub struct QueueUrls {
     pub retry: Vec<String>,
     /// How many retry queues get messages, if not all do.
     pub retry_sent_to: Option<usize>,
+    pub slow: String,
     pub dead_letter: String,
     pub fan_out: String,
     pub redrive: String,
@@ -48,6 +52,7 @@ impl QueueUrls {
             dispatch: queue_url(Queue::Dispatch)?,
             retry: retry_queue_urls()?,
             retry_sent_to: Some(retry_queues_sent_to()?),
+            slow: queue_url(Queue::Slow)?,
             dead_letter: queue_url(Queue::DeadLetter)?,
             fan_out: queue_url(Queue::FanOut)?,
             redrive: queue_url(Queue::Redrive)?,
@@ -55,11 +60,14 @@ impl QueueUrls {
         })
     }
 
-    /// Finds the dispatch queue or a retry queue by its name, the end of its URL and ARN.
+    /// Finds a queue that dispatch reads by its name, the end of its URL and ARN.
     pub fn named(&self, name: &str) -> Option<Queue> {
         let is = |url: &String| url.rsplit('/').next() == Some(name);
         if is(&self.dispatch) {
             return Some(Queue::Dispatch);
+        }
+        if is(&self.slow) {
+            return Some(Queue::Slow);
         }
         self.retry.iter().position(is).map(Queue::Retry)
     }
@@ -74,6 +82,7 @@ impl QueueUrls {
         let url = match queue {
             Queue::Dispatch => &self.dispatch,
             Queue::Retry(shard) => self.retry.get(shard)?,
+            Queue::Slow => &self.slow,
             Queue::DeadLetter => &self.dead_letter,
             Queue::FanOut => &self.fan_out,
             Queue::Redrive => &self.redrive,
@@ -88,16 +97,22 @@ impl QueueUrls {
 pub struct SqsQueues {
     client: Client,
     urls: QueueUrls,
+    hiding: Hiding,
 }
 
 impl SqsQueues {
     pub fn new(client: Client, urls: QueueUrls) -> Self {
-        Self { client, urls }
+        Self { client, urls, hiding: Hiding::default() }
     }
 
     /// Counts the retry queues that get messages.
     pub fn retry_shards(&self) -> usize {
         self.urls.retry_shards()
+    }
+
+    /// Whether the function was told of a slow queue.
+    pub fn has_slow_queue(&self) -> bool {
+        !self.urls.slow.is_empty()
     }
 
     fn url(&self, call: &'static str, queue: Queue) -> Result<&str, PortError> {
@@ -203,15 +218,8 @@ impl QueueSender for SqsQueues {
 #[async_trait]
 impl QueueReceiver for SqsQueues {
     async fn hide(&self, queue: Queue, receipt: &str, seconds: u32) -> Result<(), PortError> {
-        const CALL: &str = "sqs:ChangeMessageVisibility";
-        let change = self
-            .client
-            .change_message_visibility()
-            .queue_url(self.url(CALL, queue)?)
-            .receipt_handle(receipt)
-            .visibility_timeout(i32::try_from(seconds).unwrap_or(i32::MAX));
-        change.send().await.map_err(|error| port_error(CALL, error))?;
-        Ok(())
+        let url = self.url("sqs:ChangeMessageVisibilityBatch", queue)?;
+        self.hiding.hide(&self.client, url, (receipt, seconds)).await
     }
 
     async fn delete(&self, queue: Queue, receipts: Vec<String>) -> Result<(), PortError> {

@@ -80,7 +80,8 @@ pub struct Delivery {
     /// Events that were delivered or ended separately. The state may know of more.
     #[serde(default, skip_serializing_if = "EventSet::is_empty")]
     pub done: EventSet,
-    /// How often a successor message was sent because its state could not be written.
+    /// How often a successor message was sent after its first wait: because its state could not be written,
+    /// or to move it to another queue.
     #[serde(default, skip_serializing_if = "crate::is_default")]
     pub resent: u8,
     /// 1 to 5,000 events in the delivery schema, shared by copies; empty if claimed.

@@ -74,7 +74,7 @@ impl Default for Visibility {
 impl Visibility {
     pub fn of(&self, queue: Queue) -> Duration {
         match queue {
-            Queue::Dispatch | Queue::Retry(_) | Queue::Poison => self.delivery,
+            Queue::Dispatch | Queue::Retry(_) | Queue::Slow | Queue::Poison => self.delivery,
             Queue::DeadLetter => self.dead_letter,
             Queue::FanOut => self.fan_out,
             Queue::Redrive => self.redrive,

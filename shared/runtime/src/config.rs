@@ -116,6 +116,7 @@ pub fn payload_bucket() -> Result<String, SettingError> {
 pub fn queue_url(queue: Queue) -> Result<String, SettingError> {
     let name = match queue {
         Queue::Dispatch => "GRIDPOST_DISPATCH_QUEUE_URL",
+        Queue::Slow => "GRIDPOST_SLOW_QUEUE_URL",
         Queue::DeadLetter => "GRIDPOST_DEAD_LETTER_QUEUE_URL",
         Queue::FanOut => "GRIDPOST_FAN_OUT_QUEUE_URL",
         Queue::Redrive => "GRIDPOST_REDRIVE_QUEUE_URL",

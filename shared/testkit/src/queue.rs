@@ -65,6 +65,8 @@ pub struct QueueSettings {
     pub retry_shards: usize,
     /// For how long a received message is hidden, by queue.
     pub visibility: Duration,
+    /// For how long a received message of the slow queue is hidden.
+    pub slow_visibility: Duration,
     /// For how long a received message of the dead-letter queue is hidden.
     pub dead_letter_visibility: Duration,
     /// For how long a received message of the fan-out queue is hidden.
@@ -97,6 +99,7 @@ impl QueueSettings {
     pub const CALM: Self = Self {
         retry_shards: 1,
         visibility: Duration::from_secs(240),
+        slow_visibility: Duration::from_secs(261),
         dead_letter_visibility: Duration::from_secs(360),
         fan_out_visibility: Duration::from_secs(59),
         redrive_visibility: Duration::from_secs(90),
@@ -159,8 +162,14 @@ impl Queues {
         history: Arc<Mutex<History>>,
     ) -> Self {
         let retry = (0..settings.retry_shards).map(Queue::Retry);
-        let all =
-            [Queue::Dispatch, Queue::DeadLetter, Queue::FanOut, Queue::Redrive, Queue::Poison];
+        let all = [
+            Queue::Dispatch,
+            Queue::Slow,
+            Queue::DeadLetter,
+            Queue::FanOut,
+            Queue::Redrive,
+            Queue::Poison,
+        ];
         let all: Vec<_> = all.into_iter().chain(retry).collect();
         let contents =
             || Contents { groups: settings.fair.then(Groups::default), ..Contents::default() };
@@ -341,6 +350,7 @@ impl Queues {
             Queue::DeadLetter => self.settings.dead_letter_visibility,
             Queue::FanOut => self.settings.fan_out_visibility,
             Queue::Redrive => self.settings.redrive_visibility,
+            Queue::Slow => self.settings.slow_visibility,
             _ => self.settings.visibility,
         }
     }
@@ -465,11 +475,16 @@ impl Queues {
         }
         let mut visible_at = self.clock.now() + Duration::from_secs(u64::from(message.delay_s));
         if self.real.is_none() && self.dice.chance(self.settings.late) {
-            let in_time = visible_at;
-            visible_at = visible_at + self.dice.millis(0..30_000);
-            if let Some(delivery) = Carried::of(&message.body).delivery {
-                let mut history = self.history.lock().expect("no panic while held");
-                history.hold_back(delivery, in_time..visible_at);
+            let late_at = visible_at + self.dice.millis(0..30_000);
+            let mut history = self.history.lock().expect("no panic while held");
+            let delivery = Carried::of(&message.body).delivery;
+            // The rest of a delivery ends under an id of its own, of which it is not known whom it holds up.
+            let is_known = delivery.is_none_or(|id| history.accepted.contains_key(&id));
+            if is_known || queue != Queue::DeadLetter {
+                if let Some(delivery) = delivery {
+                    history.hold_back(delivery, visible_at..late_at);
+                }
+                visible_at = late_at;
             }
         }
         match queue {

@@ -10,14 +10,20 @@ pub const FIRST_ATTEMPT_CONCURRENCY: usize = 550;
 /// Most invocations of dispatch for each retry queue (`retry_concurrency`).
 pub const RETRY_CONCURRENCY: usize = 50;
 
-/// Most deliveries of one invocation for retries (`retry_batch_size`).
-pub const RETRY_BATCH: usize = 100;
+/// Most deliveries of one invocation for retries. None waits for others: see [`Reading::window`].
+const RETRY_BATCH: usize = 10;
 
-/// How long it waits to be filled (`retry_window_seconds`).
-pub const RETRY_WINDOW: Duration = Duration::from_secs(1);
+/// Most invocations of dispatch for the slow queue (`slow_concurrency`).
+pub const SLOW_CONCURRENCY: usize = 50;
+
+/// Most deliveries that one of them gets (`slow_batch_size`).
+const SLOW_BATCH: usize = 100;
+
+/// How long it waits to be filled (`slow_window_seconds`).
+const SLOW_WINDOW: Duration = Duration::from_secs(1);
 
 /// How many retry queues there are (`retry_queue_count`).
-pub const RETRY_QUEUES: usize = 4;
+pub const RETRY_QUEUES: usize = 3;
 
 /// The number of hidden messages of a retry queue from which long waits are parked
 /// (`retry_in_flight_limit`).
@@ -34,7 +40,8 @@ pub fn readings() -> Readings {
     let at_once = Duration::ZERO;
     Readings {
         dispatch: Reading { batch: 10, window: at_once, concurrency: FIRST_ATTEMPT_CONCURRENCY },
-        retry: Reading { batch: RETRY_BATCH, window: RETRY_WINDOW, concurrency: RETRY_CONCURRENCY },
+        retry: Reading { batch: RETRY_BATCH, window: at_once, concurrency: RETRY_CONCURRENCY },
+        slow: Some(slow()),
         dead_letter: Reading {
             batch: DEAD_LETTER_BATCH,
             window: DEAD_LETTER_WINDOW,
@@ -44,4 +51,9 @@ pub fn readings() -> Readings {
         ramp: None,
         hop: Hop::FAR,
     }
+}
+
+/// How Lambda reads the slow queue of a deployment.
+pub fn slow() -> Reading {
+    Reading { batch: SLOW_BATCH, window: SLOW_WINDOW, concurrency: SLOW_CONCURRENCY }
 }

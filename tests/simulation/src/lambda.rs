@@ -5,7 +5,7 @@ mod usage;
 
 use std::time::Duration;
 
-use gridpost_core::delivery::queue::Queue;
+use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 
 pub use self::usage::{Function, Usage, Used};
 
@@ -26,11 +26,27 @@ pub struct Reading {
     pub concurrency: usize,
 }
 
+/// How long a poll for further messages waits. Source: AWS Lambda developer guide, "Using Lambda with
+/// Amazon SQS": "If you're using a batch window and your SQS queue contains very low traffic, Lambda might
+/// wait for up to 20 seconds before invoking your function. This is true even if you set a batch window
+/// lower than 20 seconds."
+const POLL: Duration = Duration::from_secs(20);
+
+impl Reading {
+    /// Returns when a poll that begins now ends if no message comes. The window, which ends at
+    /// `window_until`, is looked at between polls.
+    pub(crate) fn polled_until(&self, now: Timestamp, window_until: Timestamp) -> Timestamp {
+        if self.window < POLL { now + POLL } else { window_until }
+    }
+}
+
 /// How Lambda reads the queues.
 #[derive(Clone, Copy, Debug)]
 pub struct Readings {
     pub dispatch: Reading,
     pub retry: Reading,
+    /// `None` if there is no slow queue.
+    pub slow: Option<Reading>,
     pub dead_letter: Reading,
     pub fan_out: Reading,
     /// How mappings grow to their maximum; `None` if they start there.
@@ -85,6 +101,7 @@ impl Readings {
         Self {
             dispatch: reading(10),
             retry: reading(10),
+            slow: None,
             dead_letter: reading(100),
             fan_out: reading(1),
             ramp: None,

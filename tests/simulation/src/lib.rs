@@ -9,6 +9,7 @@
 pub mod checker;
 pub mod deployed;
 pub mod lambda;
+pub mod lateness;
 pub mod log;
 pub mod metric_line;
 pub mod neighbours;

@@ -46,6 +46,8 @@ pub struct Plan {
     pub concurrency: usize,
     /// Concurrency of each retry queue.
     pub retry_concurrency: usize,
+    /// Concurrency of the slow queue.
+    pub slow_concurrency: usize,
     /// Time-to-live of the bad endpoints' events, in minutes.
     pub ttl_minutes: u32,
     /// How mappings grow from five batches; `None`: they are there from the beginning.
@@ -73,6 +75,7 @@ impl Default for Plan {
             healthy_rate: 2.0,
             concurrency: deployed::FIRST_ATTEMPT_CONCURRENCY,
             retry_concurrency: deployed::RETRY_CONCURRENCY,
+            slow_concurrency: deployed::SLOW_CONCURRENCY,
             ttl_minutes: 24 * 60,
             ramp: None,
             hop: Hop::FAR,
@@ -107,6 +110,9 @@ pub fn scenario(plan: &Plan) -> Scenario {
     let mut readings = deployed::readings();
     readings.dispatch.concurrency = plan.concurrency;
     readings.retry.concurrency = plan.retry_concurrency;
+    if let Some(slow) = &mut readings.slow {
+        slow.concurrency = plan.slow_concurrency;
+    }
     readings.ramp = plan.ramp;
     readings.hop = plan.hop;
     let mut scenario = Scenario {

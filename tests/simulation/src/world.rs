@@ -43,7 +43,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::{
-    lambda::{Function, Mapping, Readings, Usage, Wakes},
+    lambda::{Function, Mapping, Reading, Readings, Usage, Wakes},
     log::LogReader,
     scenario::{
         Changed, Consent, DEAD_LETTER_TIMEOUT, DISPATCH_TIMEOUT, INGEST_TIMEOUT, Operation, Pace,
@@ -330,11 +330,18 @@ impl Simulation {
         self.remains(journal)
     }
 
+    /// How the slow queue is read, if there is one.
+    pub(crate) fn slow(&self) -> Option<Reading> {
+        self.scenario.readings.slow.filter(|_| self.embedded.is_none())
+    }
+
     fn mappings(&self) -> Vec<Mapping> {
-        let Readings { dispatch, retry, dead_letter, fan_out, ramp, hop } = self.scenario.readings;
+        let Readings { dispatch, retry, dead_letter, fan_out, ramp, hop, .. } =
+            self.scenario.readings;
         let mapping = |queue, reading, timeout| Mapping { queue, reading, ramp, hop, timeout };
         (0..self.scenario.queues.retry_shards)
             .map(|shard| mapping(Queue::Retry(shard), retry, DISPATCH_TIMEOUT))
+            .chain(self.slow().map(|slow| mapping(Queue::Slow, slow, DISPATCH_TIMEOUT)))
             .chain([
                 mapping(Queue::Dispatch, dispatch, DISPATCH_TIMEOUT),
                 mapping(Queue::DeadLetter, dead_letter, DEAD_LETTER_TIMEOUT),

@@ -10,10 +10,10 @@ use std::{
 
 use gridpost_core::retry::profile::ProfileName;
 use gridpost_simulation::{
-    checker::{self, model},
+    checker,
     lambda::{Hop, Ramp},
+    lateness,
     neighbours::{self, Plan, Report},
-    scenario::{Scenario, key},
     world,
 };
 use gridpost_testkit::endpoint::{Reaction, Script};
@@ -155,34 +155,9 @@ fn retries_beside_hanging_endpoints_come_when_they_are_due() {
     let remains = world::run(&scenario, 1, false);
     let failures = checker::check(&remains);
     assert!(failures.is_empty(), "{failures:?}");
-    let late = retries_late(&scenario, &remains);
+    let late = lateness::of_retries(&scenario, &remains, "again");
     assert!(late.len() > 50, "{late:?}");
-    assert!(late[late.len() * 99 / 100] <= Duration::from_secs(10), "{late:?}");
-}
-
-/// How late each retry to `again` was, in order.
-fn retries_late(scenario: &Scenario, remains: &world::Remains) -> Vec<Duration> {
-    let (topic, subscriptions) =
-        scenario.topics.iter().find(|(topic, _)| topic.name == "again").expect("its topic");
-    let of = |number, delivery| {
-        let requests = remains.history.requests.iter();
-        let mut own = requests.filter(move |made| made.deliveries.contains(&delivery));
-        own.find(|made| made.number == number)
-    };
-    let requests = remains.history.requests.iter();
-    let retries = requests.filter(|made| made.subscription == key("again") && made.number > 1);
-    let late = retries.filter_map(|retry| {
-        let delivery = retry.deliveries[0];
-        let first = of(1, delivery)?;
-        let (ended_at, answer) = of(retry.number - 1, delivery)?.heard?;
-        let expires_at = first.began_at + Duration::from_secs(24 * 3_600);
-        let times = (first.began_at, ended_at, expires_at);
-        let due = model::due(topic, &subscriptions[0], times, answer)?;
-        Some(retry.began_at.since(due))
-    });
-    let mut late: Vec<_> = late.collect();
-    late.sort_unstable();
-    late
+    assert!(lateness::p99(&late) <= Duration::from_secs(10), "{late:?}");
 }
 
 /// An outage of three hours: waiting events arrive, and other endpoints never notice.

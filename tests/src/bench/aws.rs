@@ -169,11 +169,16 @@ impl Cloud {
         let now = Instant::now();
         match name {
             "SendMessageBatch" => self.send(queue, &call.entries, now),
-            "ChangeMessageVisibility" => {
-                let visibility = Duration::from_secs(call.visibility_timeout);
-                let is_hidden = queue.hide(&call.receipt_handle, visibility, now);
-                let refusal = ("MessageNotInflight", call.receipt_handle.into_owned());
-                if is_hidden { Ok("{}".to_owned()) } else { Err(refusal) }
+            "ChangeMessageVisibilityBatch" => {
+                let hidden = call.entries.iter().filter(|entry| {
+                    let visibility = Duration::from_secs(entry.visibility_timeout);
+                    queue.hide(&entry.receipt_handle, visibility, now)
+                });
+                let successful: Vec<_> = hidden.map(|entry| json!({ "Id": entry.id })).collect();
+                match successful.len() == call.entries.len() {
+                    true => Ok(json!({ "Successful": successful, "Failed": [] }).to_string()),
+                    false => Err(("MessageNotInflight", "a message is not in flight".to_owned())),
+                }
             }
             "GetQueueAttributes" => {
                 let [visible, in_flight, delayed] = queue.counts(now).map(|n| n.to_string());
@@ -193,19 +198,23 @@ impl Cloud {
         if entries.is_empty() || entries.len() > BATCH_MAX.0 {
             return Err(("TooManyEntriesInBatchRequest", format!("{} entries", entries.len())));
         }
-        let bodies = || entries.iter().map(|entry| entry.message_body.get());
+        let bodies: Option<Vec<_>> = entries.iter().map(|entry| entry.message_body).collect();
+        let Some(bodies) = bodies else {
+            return Err(("MissingParameter", "an entry has no MessageBody".to_owned()));
+        };
+        let texts = || bodies.iter().map(|body| body.get());
         let text_bytes = |body| serde_json::from_str::<String>(body).map_or(0, |text| text.len());
         // Escapes only make it longer, so a body that fits as JSON fits.
-        if bodies().map(str::len).sum::<usize>() > BATCH_MAX.1
-            && bodies().map(text_bytes).sum::<usize>() > BATCH_MAX.1
+        if texts().map(str::len).sum::<usize>() > BATCH_MAX.1
+            && texts().map(text_bytes).sum::<usize>() > BATCH_MAX.1
         {
             return Err(("BatchRequestTooLong", "the bodies are above 1 MiB together".to_owned()));
         }
-        let sent = entries.iter().map(|entry| {
-            let (body, group) = (entry.message_body, &*entry.message_group_id);
+        let sent = entries.iter().zip(&bodies).map(|(entry, body)| {
+            let group = &*entry.message_group_id;
             let delay = Duration::from_secs(entry.delay_seconds);
             let id = if (self.on_send)(body.get().as_bytes()) {
-                queue.send(body.to_owned().into(), group.into(), delay, now)
+                queue.send((*body).to_owned().into(), group.into(), delay, now)
             } else {
                 "forgotten".to_owned()
             };
@@ -224,10 +233,6 @@ struct SqsCall<'a> {
     queue_url: Cow<'a, str>,
     #[serde(borrow, default)]
     entries: Vec<Entry<'a>>,
-    #[serde(borrow, default)]
-    receipt_handle: Cow<'a, str>,
-    #[serde(default)]
-    visibility_timeout: u64,
 }
 
 #[derive(Deserialize)]
@@ -235,12 +240,16 @@ struct SqsCall<'a> {
 struct Entry<'a> {
     #[serde(borrow)]
     id: Cow<'a, str>,
-    #[serde(borrow)]
-    message_body: &'a RawValue,
+    #[serde(borrow, default)]
+    message_body: Option<&'a RawValue>,
     #[serde(borrow, default)]
     message_group_id: Cow<'a, str>,
     #[serde(default)]
     delay_seconds: u64,
+    #[serde(borrow, default)]
+    receipt_handle: Cow<'a, str>,
+    #[serde(default)]
+    visibility_timeout: u64,
 }
 
 pub fn queue_url(url: &str, name: &str) -> String {

@@ -48,6 +48,7 @@ pub(crate) fn manage_context(deployment: &Deployment) -> manage::Context {
             dispatch_keeps_configuration: Duration::ZERO,
             account: "123456789012".to_owned(),
             retry_shards: RETRY_SHARDS,
+            has_slow_queue: false,
             queue_message_bytes_max: 262_144,
             authorization: manage::Authorization::None,
         },

@@ -17,8 +17,8 @@ const POLLS: f64 = 3.0;
 /// "Configuring scaling behavior for SQS event source mappings" (fewer only without a maximum).
 const POLLERS: f64 = 5.0;
 
-/// Queues that functions read, beside the retry queues: dispatch, fan-out, dead-letter, redrive.
-const QUEUES: f64 = 4.0;
+/// Queues that functions read, beside the retry queues: dispatch, slow, fan-out, dead-letter, redrive.
+const QUEUES: f64 = 5.0;
 
 /// Messages in a second from which batches fill.
 const FULL_FROM: f64 = 10.0;
@@ -82,7 +82,7 @@ impl Default for Estate {
             events: 0.0,
             fan_out: 1,
             hanging: 0.0,
-            retry_queues: 4.0,
+            retry_queues: 3.0,
             aws_sources: 0.0,
             alarms: Alarms::Pages,
             dashboard: false,
@@ -142,7 +142,7 @@ fn idle(estate: &Estate, prices: &Prices) -> Vec<MonthLine> {
     let alarms = match estate.alarms {
         Alarms::None => 0.0,
         Alarms::Pages => pages + 3.0 * estate.aws_sources,
-        Alarms::All => pages + 24.0 + 2.0 * estate.retry_queues + 3.0 * estate.aws_sources,
+        Alarms::All => pages + 26.0 + 2.0 * estate.retry_queues + 3.0 * estate.aws_sources,
     };
     vec![
         line("polling of idle queues by Lambda (SQS requests)", polls, &prices.sqs_request),
@@ -195,7 +195,7 @@ fn spread(each: &Bill, deliveries: f64) -> Vec<MonthLine> {
 /// --rate 1 --seconds 86400`), where 86,400 events made 50 requests, 2.3 invocations each beside that
 /// of ingest, and 0.06 GB-seconds each beside the 1,640 of the first ten minutes. The rest is counted:
 /// after the first ten failures the endpoint is asked every three hours, so a delivery looks some ten
-/// times whether it may be attempted. Each look is a tenth of a receive, a hide, and a read of its
+/// times whether it may be attempted. Each look is a tenth of a receive, a tenth of a hide, and a read of its
 /// state; a third of the waits are parked, since more than 60,000 wait: two writes of 2 KB, a read and a
 /// send. Then there are a state and a dead letter.
 struct Hanging;
@@ -203,7 +203,7 @@ struct Hanging;
 impl Hanging {
     const INVOCATIONS: f64 = 2.3;
     const GB_SECONDS: f64 = 0.06;
-    const SQS: f64 = 1.0 + 10.0 * (0.1 + 1.0 + 0.1 / 3.0) + 1.2;
+    const SQS: f64 = 1.0 + 10.0 * (0.1 + 0.1 + 0.1 / 3.0) + 1.2;
     const READS: f64 = 2.0 + 10.0 * (1.0 + 1.0 / 3.0);
     const WRITES: f64 = 4.0 + 10.0 / 3.0 * 4.0;
     /// Dead letters that end within the same five minutes share an object, and 100 are written at once.

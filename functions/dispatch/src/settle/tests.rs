@@ -10,14 +10,20 @@ use gridpost_core::{
         queue::Queue,
         state::{DeliveryState, DeliveryStatus},
     },
-    retry::{EndReason, attempts::Attempts, outcome::Outcome},
+    retry::{
+        EndReason,
+        attempts::Attempts,
+        health::{Health, Probation},
+        outcome::Outcome,
+        slow_endpoint::Slowness,
+    },
     subscription::DeadLetterDestination,
     time::Timestamp,
 };
 use gridpost_ports::{DueDeliveries, PARKED_PARTITIONS, Payloads};
 use gridpost_testkit::faults::Plan;
 
-use crate::fixture_for_tests::{Fixture, NOW, delivery};
+use crate::fixture_for_tests::{Fixture, NOW, deliveries, delivery};
 
 fn without_states(status: u16) -> Fixture {
     let mut fixture = Fixture::new(None);
@@ -255,6 +261,97 @@ async fn what_fails_leaves_a_retry_queue_that_is_emptied() {
             assert!(next.due.is_some_and(|due| due.since(NOW).as_secs() >= 30), "{:?}", next.due);
         }
     }
+}
+
+/// The endpoint of a row: whether it is slow, and what it answers.
+#[derive(Clone, Copy, Debug)]
+enum Endpoint {
+    SlowAndWell,
+    Failing,
+    Waiting,
+}
+
+/// Only what is held back waits in the slow queue, whose batches wait to be filled; and what waits for long
+/// stays where it is hidden.
+#[tokio::test(start_paused = true)]
+async fn what_slow_endpoints_hold_back_is_in_the_slow_queue_table() {
+    use Endpoint::{Failing, SlowAndWell, Waiting};
+    let table = [
+        (Queue::Dispatch, SlowAndWell, true, Some(Queue::Slow), 0),
+        (Queue::Dispatch, SlowAndWell, false, Some(Queue::Retry(0)), 0),
+        (Queue::Retry(0), SlowAndWell, true, Some(Queue::Slow), 0),
+        (Queue::Retry(0), SlowAndWell, false, None, 1),
+        (Queue::Slow, SlowAndWell, true, None, 1),
+        (Queue::Slow, Failing, true, Some(Queue::Retry(0)), 1),
+        (Queue::Retry(0), Failing, true, None, 1),
+        (Queue::Slow, Waiting, true, None, 0),
+        (Queue::Retry(0), Waiting, true, None, 0),
+    ];
+    for (queue, endpoint, has_slow_queue, want, requests) in table {
+        let row = format!("{queue}, {endpoint:?}, {has_slow_queue}");
+        let mut fixture = Fixture::new(None);
+        fixture.has_slow_queue = has_slow_queue;
+        let marked_until = Some(NOW + Duration::from_secs(10));
+        let slow = Slowness { marked_until, ..Slowness::default() };
+        let health = match endpoint {
+            SlowAndWell => Health { slow, ..Health::default() },
+            Failing => Health::default(),
+            Waiting => {
+                let until = NOW + Duration::from_secs(3_600);
+                let (since, outcome, status) = (NOW, Outcome::Busy, Some(503));
+                let probation = Some(Probation { since, until, outcome, status });
+                Health { probation, slow, ..Health::default() }
+            }
+        };
+        fixture.status = if matches!(endpoint, Failing) { 500 } else { 200 };
+        let fixture = fixture.has(health).await;
+        fixture.receive(queue, &[delivery(7)]).await;
+        let all = [Queue::Slow, Queue::Retry(0)].into_iter();
+        let sent: Vec<_> = all.filter(|queue| !sent_to(&fixture, *queue).is_empty()).collect();
+        assert_eq!((sent, fixture.requests()), (Vec::from_iter(want), requests), "{row}");
+    }
+}
+
+/// Lambda stops what goes round sixteen times.
+#[tokio::test(start_paused = true)]
+async fn a_delivery_moves_between_the_queues_a_few_times() {
+    let mut moved = delivery(7);
+    for (queue, resent, want) in [
+        (Queue::Dispatch, 0, vec![0]),
+        (Queue::Retry(0), 0, vec![1]),
+        (Queue::Retry(0), 3, vec![4]),
+        (Queue::Retry(0), 4, vec![]),
+    ] {
+        moved.resent = resent;
+        let mut fixture = Fixture::new(None);
+        fixture.has_slow_queue = true;
+        let marked_until = Some(NOW + Duration::from_secs(10));
+        let slow = Slowness { marked_until, ..Slowness::default() };
+        let fixture = fixture.has(Health { slow, ..Health::default() }).await;
+        fixture.receive(queue, std::slice::from_ref(&moved)).await;
+        let sent = sent_to(&fixture, Queue::Slow);
+        let resent: Vec<_> =
+            sent.iter().map(|body| Delivery::decode(body).expect("a delivery").resent).collect();
+        assert_eq!(resent, want, "{queue}, {}", moved.resent);
+        assert_eq!(fixture.requests(), usize::from(want.is_empty()), "else it is attempted");
+    }
+}
+
+/// Each may have 3 MiB of events, and a function has 512 MB.
+#[tokio::test(start_paused = true)]
+async fn an_invocation_fetches_the_events_of_twenty_deliveries() {
+    let fixture = Fixture::new(None);
+    let mut claimed = Vec::new();
+    for delivery in deliveries(100) {
+        claimed.push(fixture.claimed(delivery).await);
+    }
+    let kept = fixture.receive(Queue::Retry(0), &claimed).await;
+    let read = fixture.deployment.history.lock().expect("no panic while held").payload_reads;
+    assert_eq!((kept.len(), read, fixture.requests()), (80, 20, 20));
+    assert!(
+        fixture.hidden().iter().all(|(_, seconds)| (5..=7).contains(seconds)),
+        "they come soon"
+    );
 }
 
 /// A delivery that failed before the pause waits until it is due, and is held then.

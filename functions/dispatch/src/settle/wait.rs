@@ -1,14 +1,13 @@
-//! Makes deliveries wait. The dispatch queue hides nothing, so its deliveries move to a retry queue;
-//! there a message is hidden, or its delivery is parked.
+//! Makes deliveries wait. The dispatch queue hides nothing, so its deliveries move to a retry queue, or to
+//! the slow queue; there a message is hidden, or its delivery is parked.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use futures::future::join_all;
 use gridpost_core::{
     delivery::{
         Delivery,
         parking::{self, Parked, Place},
-        plan::Lane,
         queue::{DELAY_S_MAX, Queue},
     },
     error::chain,
@@ -19,7 +18,7 @@ use gridpost_core::{
 use gridpost_ports::{Outgoing, PortError, Record, Result};
 use uuid::Uuid;
 
-use super::{RESENT_MAX, send_one};
+use super::{MOVED_MAX, RESENT_MAX, send_one};
 use crate::{
     Context,
     loaded::{Disposition, LoadedDelivery, Settled, SettledRecord},
@@ -39,8 +38,8 @@ pub enum Wait {
     RecheckAt(Timestamp),
     /// Until the pause of its event subscription ends, at this time at the latest.
     WhilePaused(Timestamp),
-    /// Not at all: it moves to its retry queue.
-    InRetryQueue,
+    /// Not at all: it moves to the slow lane.
+    NotAtAll,
 }
 
 /// Makes deliveries of one event subscription wait. Sends those from the dispatch queue in as few
@@ -50,27 +49,60 @@ pub async fn wait_all(
     deliveries: Vec<(LoadedDelivery, Wait)>,
 ) -> Vec<SettledRecord> {
     let now = context.clock.now();
-    let moves = |(loaded, wait): &(LoadedDelivery, Wait)| {
-        let is_paused = matches!(wait, Wait::WhilePaused(_));
-        !is_paused && (loaded.lane() == Lane::First || is_emptied(context, loaded.record.queue))
-    };
-    let (moved, others): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(moves);
+    let mut moved: BTreeMap<Queue, Vec<(LoadedDelivery, Wait)>> = BTreeMap::new();
+    let mut others = Vec::new();
+    for (loaded, wait) in deliveries {
+        match next_queue(context, &loaded, wait, now) {
+            Some(queue) => moved.entry(queue).or_default().push((loaded, wait)),
+            None => others.push((loaded, wait)),
+        }
+    }
     let others = join_all(others.into_iter().map(|(loaded, wait)| async move {
         let record = loaded.record.without_body();
         let settled = match wait {
             Wait::WhilePaused(until) => into_lot(context, loaded, until, now).await,
-            _ => in_retry_queue(context, loaded, wait, now).await,
+            _ => in_place(context, loaded, wait, now).await,
         };
         (record, settled)
     }));
-    let (mut settled, others) = futures::join!(to_retry_queue(context, moved, now), others);
-    settled.extend(others);
-    settled
+    let moved = join_all(moved.into_iter().map(|(queue, all)| send_on(context, queue, all, now)));
+    let (moved, others) = futures::join!(moved, others);
+    moved.into_iter().flatten().chain(others).collect()
 }
 
-/// Whether nothing is sent to this retry queue any more: it is removed once it is empty.
-fn is_emptied(context: &Context, queue: Queue) -> bool {
-    matches!(queue, Queue::Retry(shard) if shard >= context.settings.retry_shards)
+/// Whether a delivery may move from its retry queue to the slow queue or back. It was never moved, or a few
+/// times: Lambda stops what goes round for long.
+pub fn may_move(delivery: &Delivery) -> bool {
+    delivery.resent < MOVED_MAX
+}
+
+/// Returns the queue that a delivery moves to; `None` if it waits where it is.
+///
+/// Only the slow queue waits for its batches to be filled, so what is due at a time is in a retry queue.
+/// A wait that is longer than SQS delays a message is never moved from one to the other: it would be
+/// received once more.
+fn next_queue(
+    context: &Context,
+    loaded: &LoadedDelivery,
+    wait: Wait,
+    now: Timestamp,
+) -> Option<Queue> {
+    let settings = &context.settings;
+    let own = loaded.delivery.retry_queue(settings.retry_shards);
+    let is_short = end_of(loaded, wait, now).1 <= Duration::from_secs(u64::from(DELAY_S_MAX));
+    let may_move = is_short && may_move(&loaded.delivery);
+    let is_held_back = settings.has_slow_queue
+        && matches!(wait, Wait::RecheckAt(_) | Wait::NotAtAll)
+        && context.healths.of(loaded.subscription()).known().slow.is_slow(now);
+    match (loaded.record.queue, wait) {
+        (_, Wait::WhilePaused(_)) => None,
+        (Queue::Dispatch, _) => Some(if is_held_back { Queue::Slow } else { own }),
+        (Queue::Retry(_), _) if is_held_back && may_move => Some(Queue::Slow),
+        // It is removed once it is empty.
+        (Queue::Retry(shard), _) if shard >= settings.retry_shards => Some(own),
+        (Queue::Slow, Wait::UntilDue(_)) if may_move => Some(own),
+        _ => None,
+    }
 }
 
 /// Makes one delivery wait.
@@ -136,7 +168,7 @@ fn end_of(loaded: &LoadedDelivery, wait: Wait, now: Timestamp) -> (Option<Timest
             let until = until.min(loaded.expires_at());
             (Some(until), until.since(now))
         }
-        Wait::InRetryQueue => (None, Duration::ZERO),
+        Wait::NotAtAll => (None, Duration::ZERO),
     }
 }
 
@@ -153,16 +185,18 @@ async fn successor(
     Ok(Outgoing::new(body, group, parking::delay_s(left)))
 }
 
-async fn to_retry_queue(
+async fn send_on(
     context: &Context,
+    queue: Queue,
     deliveries: Vec<(LoadedDelivery, Wait)>,
     now: Timestamp,
 ) -> Vec<SettledRecord> {
-    let Some((first, _)) = deliveries.first() else { return Vec::new() };
-    let queue = first.delivery.retry_queue(context.settings.retry_shards);
     let (mut moved, mut messages, mut settled) = (Vec::new(), Vec::new(), Vec::new());
-    for (loaded, wait) in deliveries {
+    for (mut loaded, wait) in deliveries {
         let (due, left) = end_of(&loaded, wait, now);
+        if !loaded.is_first() {
+            loaded.delivery.resent = loaded.delivery.resent.saturating_add(1);
+        }
         match successor(context, &loaded, due, left).await {
             Ok(message) => {
                 moved.push(loaded);
@@ -183,7 +217,7 @@ async fn to_retry_queue(
     settled
 }
 
-async fn in_retry_queue(
+async fn in_place(
     context: &Context,
     loaded: LoadedDelivery,
     wait: Wait,
@@ -217,12 +251,13 @@ async fn into_lot(
 ) -> Settled {
     let lot = Some(loaded.delivery.subscription_uid);
     let error = match store(context, &loaded, loaded.delivery.clone(), (until, lot)).await {
-        Err(error) if loaded.lane() == Lane::First => error,
+        Err(error) if loaded.is_first() => error,
         settled => return settled,
     };
     let id = loaded.delivery.id;
     tracing::warn!(delivery.id = %id, error = %chain(&error), "not parked; it waits in its retry queue");
-    let moved = to_retry_queue(context, vec![(loaded, Wait::InRetryQueue)], now).await.pop();
+    let queue = loaded.delivery.retry_queue(context.settings.retry_shards);
+    let moved = send_on(context, queue, vec![(loaded, Wait::NotAtAll)], now).await.pop();
     moved.map_or(Err(error), |(_, settled)| settled)
 }
 

@@ -11,6 +11,7 @@ use gridpost_core::{
     delivery::{
         Delivery,
         parking::{self, Parked, SPREAD_MAX},
+        queue::Queue,
         state::{DeliveryState, DeliveryStatus, Resend},
     },
     error::chain,
@@ -89,15 +90,18 @@ async fn reach(
     }
     let Some(receipt) = &state.receipt else { return Ok(false) };
     let shards = context.settings.retry_shards;
-    let queue = Delivery::retry_queue_of(state.subscription_uid, shards);
-    match context.receiver.hide(queue, receipt, 0).await {
-        Ok(()) => Ok(true),
-        // It was received meanwhile, and hidden again.
-        Err(error) => {
-            tracing::info!(delivery.id = %state.id, error = %chain(&error), "not shown");
-            Ok(false)
+    let retry_queue = Delivery::retry_queue_of(state.subscription_uid, shards);
+    let slow_queue = context.settings.has_slow_queue.then_some(Queue::Slow);
+    for queue in [retry_queue].into_iter().chain(slow_queue) {
+        match context.receiver.hide(queue, receipt, 0).await {
+            Ok(()) => return Ok(true),
+            // It was received meanwhile and hidden again, or is in the other queue.
+            Err(error) => {
+                tracing::info!(delivery.id = %state.id, %queue, error = %chain(&error), "not shown");
+            }
         }
     }
+    Ok(false)
 }
 
 /// Finds the parked delivery. It is stored by the minute of its due time or of the end of its

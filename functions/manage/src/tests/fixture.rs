@@ -82,6 +82,7 @@ impl Fixture {
                 dispatch_keeps_configuration: 5 * KEPT_FOR,
                 account: "123456789012".to_owned(),
                 retry_shards: 4,
+                has_slow_queue: false,
                 queue_message_bytes_max: 262_144,
                 authorization: Authorization::None,
             },

@@ -8,6 +8,7 @@ use gridpost_aws::{
     dispatch_function::DispatchFunction,
     journal::{CloudWatchLogs, LoggedDeployment, LoggedJournal, RunTable},
     s3::S3Bucket,
+    sqs::SqsQueues,
 };
 use gridpost_core::endpoint::arn::Arn;
 use gridpost_manage::{Context, Settings, not_base64, respond, terraform};
@@ -38,7 +39,7 @@ fn context(started: &Started) -> Result<Context, Error> {
     let (clients, dispatch) = (&started.clients, config::dispatch_arn()?);
     let (table, parking) = (Arc::new(started.configuration()?), started.parking()?);
     let (states, queues) = (started.states()?, started.queues()?);
-    let settings = settings(queues.retry_shards(), &dispatch)?;
+    let settings = settings(&queues, &dispatch)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let checker = DispatchFunction::new(clients.config(), &dispatch);
     let make_client = Box::new(client_for_services(&clock));
@@ -121,7 +122,7 @@ async fn handle(context: &Context, event: Value) -> Result<Value, Diagnostic> {
     Ok(serde_json::to_value(answered.await.map_err(Error::from)?).map_err(Error::from)?)
 }
 
-fn settings(retry_shards: usize, dispatch: &Arn) -> Result<Settings, config::SettingError> {
+fn settings(queues: &SqsQueues, dispatch: &Arn) -> Result<Settings, config::SettingError> {
     Ok(Settings {
         allowed: config::allowed_endpoints()?,
         validation_origin: config::validation_origin()?,
@@ -130,7 +131,8 @@ fn settings(retry_shards: usize, dispatch: &Arn) -> Result<Settings, config::Set
         configuration_kept_for: config::configuration_kept_for()?,
         dispatch_keeps_configuration: config::dispatch_keeps_configuration()?,
         account: dispatch.account.clone(),
-        retry_shards,
+        retry_shards: queues.retry_shards(),
+        has_slow_queue: queues.has_slow_queue(),
         queue_message_bytes_max: config::queue_message_bytes_max()?,
         authorization: config::manage_authorization()?,
     })

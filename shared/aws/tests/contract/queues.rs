@@ -1,12 +1,15 @@
 //! SQS.
 
+use std::time::Duration;
+
+use futures::future::join_all;
 use gridpost_aws::sqs::{QueueUrls, SqsQueues};
 use gridpost_core::delivery::queue::Queue;
 use gridpost_ports::{Outgoing, PoisonQueue, QueueReceiver, QueueSender};
 use gridpost_testkit::contract;
 use serde_json::{Value, json};
 
-use super::replay::{ATTEMPTS, Answer, Replay, error, ok};
+use super::replay::{ATTEMPTS, Answer, RecordedRequest, Replay, error, ok};
 
 const URL: &str = "https://sqs.us-east-1.amazonaws.com/123456789012/gridpost-dispatch";
 
@@ -140,14 +143,45 @@ async fn an_entry_that_was_not_deleted_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_is_hidden_for_as_long_as_was_asked_for() {
-    let replay = Replay::of([ok(json!({})), error(400, "com.amazonaws.sqs#MessageNotInflight")]);
+async fn messages_are_hidden_together_each_for_as_long_as_was_asked_for() {
+    let later: Vec<_> = (0..9).collect();
+    let replay = Replay::of([batch(&later, &[(9, "MessageNotInflight")]), batch(&[0, 1], &[])]);
     let queues = queues(&replay);
-    queues.hide(Queue::Dispatch, "r", 43_170).await.expect("hidden");
-    queues.hide(Queue::Dispatch, "r", 1).await.expect_err("it is visible already");
-    let want = json!({"QueueUrl": URL, "ReceiptHandle": "r", "VisibilityTimeout": 43_170});
-    let asked = replay.asked().remove(0);
-    assert_eq!((asked.operation.as_str(), asked.body), ("ChangeMessageVisibility", want));
+    let all = (0..12).map(|number| {
+        let queues = &queues;
+        async move { queues.hide(Queue::Dispatch, &format!("r-{number}"), 43_160 + number).await }
+    });
+    let hidden: Vec<_> = join_all(all).await.iter().map(Result::is_ok).collect();
+    let want: Vec<_> = (0..12).map(|number| number != 9).collect();
+    assert_eq!(hidden, want, "one was visible already");
+    let asked = replay.asked();
+    let of = |asked: &RecordedRequest| {
+        (asked.operation.clone(), asked.body["Entries"].as_array().map(Vec::len))
+    };
+    let call = || "ChangeMessageVisibilityBatch".to_owned();
+    assert_eq!(asked.iter().map(of).collect::<Vec<_>>(), [(call(), Some(10)), (call(), Some(2))]);
+    let want = json!({"Id": "1", "ReceiptHandle": "r-11", "VisibilityTimeout": 43_171});
+    assert_eq!(asked[1].body["Entries"][1], want);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_no_answer_names_is_not_hidden() {
+    for answer in [batch(&[], &[]), error(403, "AccessDenied")] {
+        let replay = Replay::of([answer]);
+        queues(&replay).hide(Queue::Dispatch, "r", 60).await.expect_err("it may be visible");
+    }
+}
+
+/// The caller that began a call may be given up before it is made.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_gives_up_leaves_the_others_their_answers() {
+    let replay = Replay::of([batch(&[0, 1], &[])]);
+    let queues = queues(&replay);
+    let given_up = Box::pin(queues.hide(Queue::Dispatch, "r-0", 60));
+    let other = queues.hide(Queue::Dispatch, "r-1", 60);
+    let (given_up, other) = futures::join!(tokio::time::timeout(Duration::ZERO, given_up), other);
+    given_up.expect_err("it had no time");
+    other.expect("hidden");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{parking::LAST_SECOND, state::DeliveryStatus};
+use super::{parking::LAST_SECOND, queue::Queue, state::DeliveryStatus};
 use crate::{
     retry::{
         EndReason,
@@ -21,6 +21,20 @@ pub enum Lane {
     First,
     /// A retry queue.
     Retry,
+    /// Where requests to slow endpoints are made: the slow queue, or a retry queue of a deployment
+    /// without one.
+    Slow,
+}
+
+impl Lane {
+    /// Tells the lane of a queue that dispatch reads.
+    pub fn of(queue: Queue, has_slow_queue: bool) -> Self {
+        match queue {
+            Queue::Dispatch => Self::First,
+            Queue::Retry(_) if has_slow_queue => Self::Retry,
+            _ => Self::Slow,
+        }
+    }
 }
 
 /// The facts about a received delivery and its endpoint.
@@ -70,7 +84,7 @@ pub enum Plan {
     },
     /// Due within a second: the function waits.
     WaitInProcess(Duration),
-    /// To its retry queue without an attempt: its endpoint is slow.
+    /// To the slow lane without an attempt: its endpoint is slow.
     MoveLane,
     End(EndReason),
     /// The event subscription no longer exists.
@@ -89,7 +103,7 @@ pub fn plan(facts: Facts, now: Timestamp) -> Plan {
     };
     let due = match facts.status {
         None => facts.due,
-        Some(DeliveryStatus::Waiting { due }) if facts.lane == Lane::Retry => Some(due),
+        Some(DeliveryStatus::Waiting { due }) if facts.lane != Lane::First => Some(due),
         // Its end was not carried out, or a crash left a first message without a successor.
         Some(status) => return Plan::Follow(status),
     };
@@ -118,7 +132,7 @@ pub fn plan(facts: Facts, now: Timestamp) -> Plan {
             Plan::RecheckAt { until: until.min(subscription.expires_at) }
         }
         (Admission::End, _) => Plan::End(EndReason::UndeliverableDueToProbationCausedByClientError),
-        (_, Lane::First) if subscription.is_slow => Plan::MoveLane,
+        (_, Lane::First | Lane::Retry) if subscription.is_slow => Plan::MoveLane,
         (Admission::Attempt, _) => Plan::Attempt { leased: subscription.is_slow },
         (Admission::Probe(claimed), _) => Plan::Probe(claimed),
     }
@@ -159,7 +173,7 @@ mod tests {
 
     fn rows() -> Vec<Row> {
         use DeliveryStatus::{Delivered, Ended, Ending, Waiting};
-        use Lane::{First, Retry};
+        use Lane::{First, Retry, Slow};
         const ENDING: DeliveryStatus = Ending {
             reason: EndReason::MaxDeliveryAttemptsExceeded,
             at: Timestamp::from_millis(NOW_MS - 5),
@@ -269,7 +283,15 @@ mod tests {
                 Plan::Probe(Box::default()),
             ),
             ("slow", First, |_, s| s.is_slow = true, Plan::MoveLane),
-            ("slow, in its lane", Retry, |_, s| s.is_slow = true, attempt(true)),
+            ("a retry of a slow endpoint", Retry, |_, s| s.is_slow = true, Plan::MoveLane),
+            ("slow, in its lane", Slow, |_, s| s.is_slow = true, attempt(true)),
+            ("no longer slow", Slow, |_, _| {}, attempt(false)),
+            (
+                "early in the slow lane",
+                Slow,
+                |f, _| f.status = Some(Waiting { due: at(1_000) }),
+                Plan::Wait { due: at(1_000) },
+            ),
             (
                 "the probe of a slow endpoint",
                 First,
@@ -278,7 +300,7 @@ mod tests {
             ),
             (
                 "the same in its lane",
-                Retry,
+                Slow,
                 |_, s| (s.is_slow, s.admission) = (true, Admission::Probe(Box::default())),
                 Plan::Probe(Box::default()),
             ),
@@ -289,6 +311,19 @@ mod tests {
                 Plan::RecheckAt { until: at(5_000) },
             ),
         ]
+    }
+
+    #[test]
+    fn lane_table() {
+        for (queue, has_slow_queue, want) in [
+            (Queue::Dispatch, true, Lane::First),
+            (Queue::Dispatch, false, Lane::First),
+            (Queue::Retry(1), true, Lane::Retry),
+            (Queue::Retry(1), false, Lane::Slow),
+            (Queue::Slow, true, Lane::Slow),
+        ] {
+            assert_eq!(Lane::of(queue, has_slow_queue), want, "{queue}, {has_slow_queue}");
+        }
     }
 
     #[test]

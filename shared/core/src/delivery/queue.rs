@@ -9,6 +9,9 @@ pub enum Queue {
     Dispatch,
     /// Everything after a first failure or deferral, by shard.
     Retry(usize),
+    /// What has been held back because its endpoint is slow, in large batches. A deployment without this
+    /// queue leaves it in the retry queues.
+    Slow,
     DeadLetter,
     /// Pieces of publishes too large to fan out within their request.
     FanOut,
@@ -22,6 +25,7 @@ impl fmt::Display for Queue {
         match self {
             Self::Dispatch => formatter.write_str("dispatch"),
             Self::Retry(shard) => write!(formatter, "retry-{shard}"),
+            Self::Slow => formatter.write_str("slow"),
             Self::DeadLetter => formatter.write_str("dead-letter"),
             Self::FanOut => formatter.write_str("fan-out"),
             Self::Redrive => formatter.write_str("redrive"),

@@ -41,6 +41,8 @@ fn number(queue: Queue) -> i64 {
         Queue::FanOut => 2,
         Queue::Redrive => 3,
         Queue::Poison => 4,
+        // One machine has none.
+        Queue::Slow => 5,
         Queue::Retry(shard) => FIRST_RETRY + i64::try_from(shard).expect("few queues"),
     }
 }

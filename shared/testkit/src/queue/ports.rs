@@ -19,7 +19,7 @@ impl QueueSender for Queues {
 #[async_trait]
 impl QueueReceiver for Queues {
     async fn hide(&self, queue: Queue, receipt: &str, seconds: u32) -> Result<(), PortError> {
-        const CALL: &str = "sqs:ChangeMessageVisibility";
+        const CALL: &str = "sqs:ChangeMessageVisibilityBatch";
         let now = self.clock.now();
         self.log(|log| log.hidden.push((queue, receipt.to_owned(), seconds)));
         if let Some(real) = &self.real {

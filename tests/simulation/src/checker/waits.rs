@@ -17,7 +17,7 @@ pub(super) type Span = Range<Timestamp>;
 /// timeout; one that a failed call kept from being settled comes back after at most two minutes. If
 /// the endpoint's health could not be written, the delivery alone waits as long as its outcome asks
 /// for: at most ten minutes, and a tenth more.
-const COMES_BACK: Duration = Duration::from_secs(240 + 600 + 60 + 10);
+const COMES_BACK: Duration = Duration::from_secs(261 + 600 + 60 + 10);
 
 /// The time after which a message of the dead-letter queue comes back.
 const DEAD_LETTER_COMES_BACK: Duration = Duration::from_secs(360 + 10);
@@ -57,7 +57,8 @@ impl Waits {
             let of_it = history.platform_waits.iter().filter(|(queue, _)| wanted(**queue));
             of_it.flat_map(|(_, spans)| spans.clone()).collect::<Vec<_>>()
         };
-        let attempts = platform(&|queue| matches!(queue, Queue::Dispatch | Queue::Retry(_)));
+        let attempts =
+            platform(&|queue| matches!(queue, Queue::Dispatch | Queue::Retry(_) | Queue::Slow));
         let mut dead_letters = platform(&|queue| queue == Queue::DeadLetter);
         // A refused record looks again after five minutes at most.
         let refuses = check.remains.bucket_refuses.iter();

@@ -71,6 +71,11 @@ pub struct Arguments {
           value_parser = clap::value_parser!(u64).range(2..=1_000))]
     retry_concurrency: u64,
 
+    /// Concurrency of the queue for slow endpoints (slow_concurrency)
+    #[arg(long, value_name = "N", default_value_t = deployed::SLOW_CONCURRENCY as u64,
+          value_parser = clap::value_parser!(u64).range(2..=1_000))]
+    slow_concurrency: u64,
+
     /// Time-to-live of the bad endpoints' events, 1 to 1440
     #[arg(long, value_name = "MINUTES", default_value_t = 1_440,
           value_parser = clap::value_parser!(u32).range(1..=1_440))]
@@ -144,6 +149,7 @@ impl Arguments {
             healthy_rate: self.healthy_rate,
             concurrency: self.concurrency as usize,
             retry_concurrency: self.retry_concurrency as usize,
+            slow_concurrency: self.slow_concurrency as usize,
             ttl_minutes: self.ttl,
             ramp: self.cold.then_some(match self.ramp {
                 RampWord::Continuous => Ramp::Continuous,

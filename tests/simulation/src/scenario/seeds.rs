@@ -22,7 +22,10 @@ use gridpost_testkit::{
 };
 
 use super::{Publish, Scenario, changes, key, resources};
-use crate::lambda::{Ramp, Readings};
+use crate::{
+    deployed,
+    lambda::{Ramp, Reading, Readings},
+};
 
 /// A world of many kinds, chosen by a seed, without later additions.
 pub fn plain(seed: u64) -> Scenario {
@@ -84,8 +87,8 @@ fn set_lambda(dice: &SeededDice, scenario: &mut Scenario) {
     scenario.queues.fair = dice.chance(0.5);
     scenario.last_used_first = dice.chance(0.5);
     if dice.chance(0.3) {
-        scenario.readings.retry.batch = dice.choose(&[20, 100]);
-        scenario.readings.retry.window = Duration::from_secs(1);
+        let batch = dice.choose(&[20, 100]);
+        scenario.readings.slow = Some(Reading { batch, ..deployed::slow() });
     }
     if dice.chance(0.2) {
         scenario.readings.ramp = Some(dice.choose(&[Ramp::Continuous, Ramp::Steps]));

@@ -166,6 +166,7 @@ impl Simulation {
             settings: Settings {
                 probation: Durations::default(),
                 retry_shards: self.retry_shards(),
+                has_slow_queue: self.slow().is_some(),
                 lanes: SlowEndpointSettings::default().at_pace(self.clock.pace()),
                 first_listeners_max: self.scenario.readings.dispatch.concurrency.div_ceil(10),
                 retry_listeners_max: self.scenario.readings.retry.concurrency.div_ceil(10),
@@ -263,6 +264,7 @@ impl Simulation {
                 dispatch_keeps_configuration: self.kept_for(DISPATCH_KEEPS_CONFIGURATION),
                 account: "123456789012".to_owned(),
                 retry_shards: self.retry_shards(),
+                has_slow_queue: self.slow().is_some(),
                 queue_message_bytes_max: self.settings().message_bytes_max,
                 authorization: gridpost_manage::Authorization::None,
             },

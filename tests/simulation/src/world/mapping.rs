@@ -123,8 +123,8 @@ async fn read(world: Rc<Simulation>, mapping: Mapping, slots: Rc<Slots>) {
     }
 }
 
-/// Gathers a batch: full, or as old as its window, or as large as a payload may be. What no longer
-/// fits goes to `over` and begins the next.
+/// Gathers a batch: full, or as old as its window when a poll ends, or as large as a payload may be. What
+/// no longer fits goes to `over` and begins the next.
 async fn gather(world: &Simulation, mapping: &Mapping, over: &mut Vec<Received>) -> Vec<Received> {
     let Reading { batch, window, .. } = mapping.reading;
     let most = |have: usize| RECEIVED_MAX.min(batch - have);
@@ -135,10 +135,11 @@ async fn gather(world: &Simulation, mapping: &Mapping, over: &mut Vec<Received>)
         all = world.queues.receive(mapping.queue, first).await;
     }
     let until = world.clock.now() + window;
-    while !window.is_zero() && all.len() < batch {
+    while all.len() < batch && world.clock.now() < until {
+        let polled = mapping.reading.polled_until(world.clock.now(), until);
         tokio::select! { biased;
             more = world.queues.receive(mapping.queue, most(all.len())) => all.extend(more),
-            () = world.clock.sleep_until(until) => break,
+            () = world.clock.sleep_until(polled) => break,
         }
         if bytes(&all) > PAYLOAD_BYTES_MAX {
             break;
@@ -147,5 +148,19 @@ async fn gather(world: &Simulation, mapping: &Mapping, over: &mut Vec<Received>)
     while all.len() > 1 && bytes(&all) > PAYLOAD_BYTES_MAX {
         over.extend(all.pop());
     }
+    if mapping.queue == Queue::Slow {
+        note_gathered(world, &all);
+    }
     all
+}
+
+/// What slow endpoints are sent may wait for its batch to be filled.
+fn note_gathered(world: &Simulation, all: &[Received]) {
+    let now = world.clock.now();
+    let mut history = world.history.lock().expect("no panic while held");
+    for message in all {
+        if let Some(delivery) = message.carried.delivery {
+            history.hold_back(delivery, message.at..now);
+        }
+    }
 }

@@ -3,6 +3,7 @@
 mod fan_out;
 mod health;
 mod operators;
+mod quiet;
 mod tokens;
 mod trouble;
 
