@@ -25,16 +25,20 @@ const KEY: &str = "aws_kms_key";
 /// Source: [`BATCHING`].
 const QUIET_S: i64 = 20;
 
+/// A mapping with a tag of this key may wait.
+const MAY_WAIT: &str = "gridpost:may-wait";
+
 /// The longest retention. Source: SQS API reference, SetQueueAttributes.
 const RETENTION_MAX_S: i64 = 1_209_600;
 
 /// The services that send to queues by themselves. Source: [`KEYS`].
 const SENDERS: [&str; 3] = ["events.amazonaws.com", "s3.amazonaws.com", "sns.amazonaws.com"];
 
-/// Finds what shows messages twice, lets them expire or keeps them away.
+/// Finds what makes messages late, shows them twice, lets them expire or keeps them away.
 pub(super) fn check(plan: &Plan<'_>) -> Vec<Fault> {
     let mut faults = Vec::new();
     for mapping in plan.of(ESM) {
+        faults.extend(late_when_quiet(plan, mapping));
         faults.extend(shown_twice(plan, mapping));
         faults.extend(not_of_fifo(plan, mapping));
         faults.extend(two_limits(mapping));
@@ -49,6 +53,27 @@ pub(super) fn check(plan: &Plan<'_>) -> Vec<Fault> {
 
 fn window_of(mapping: &Resource<'_>) -> i64 {
     mapping.number("maximum_batching_window_in_seconds").unwrap_or(0)
+}
+
+/// A window that is shorter than what Lambda may wait on a quiet queue.
+fn late_when_quiet(plan: &Plan<'_>, mapping: &Resource<'_>) -> Option<Fault> {
+    let window = window_of(mapping);
+    let is_of_queue = || match mapping.text("event_source_arn") {
+        Some(arn) => arn.split(':').nth(2) == Some("sqs"),
+        None => !plan.named(mapping, "event_source_arn", QUEUE).is_empty(),
+    };
+    let is_tagged = |tags| mapping.at(tags).is_some_and(|tags| tags.get(MAY_WAIT).is_some());
+    let may_wait = is_tagged("tags") || is_tagged("tags_all");
+    let is_off = mapping.at("enabled") == Some(&Value::Bool(false));
+    if !(1..QUIET_S).contains(&window) || may_wait || is_off || !is_of_queue() {
+        return None;
+    }
+    let limit = format!(
+        "no window, or one of at least {QUIET_S} s: with one, Lambda may wait {QUIET_S} s on a queue with few \
+         messages. A tag {MAY_WAIT} says that these may be late"
+    );
+    let found = format!("a window of {window} s");
+    Some(fault("mapping-window-quiet", mapping.address, limit, found, BATCHING))
 }
 
 /// A queue that shows messages again before the function they waited for has ended.
@@ -217,6 +242,7 @@ fn texts(value: &Value) -> impl Iterator<Item = &str> {
 mod tests {
     use serde_json::{Value, json};
 
+    use super::*;
     use crate::doctor::Account;
 
     /// A plan of resources at the root: address, values, and what arguments name.
@@ -284,6 +310,10 @@ mod tests {
         for (hidden, mapping, want) in table {
             assert_eq!(codes(&mapped(hidden.clone(), mapping.clone())), want, "{hidden} {mapping}");
         }
+        let mut short = window(5);
+        short["tags"] = json!({MAY_WAIT: ""});
+        assert_eq!(codes(&mapped(json!(79), short.clone())), twice, "it waits 20 s all the same");
+        assert_eq!(codes(&mapped(json!(80), short)), [""; 0]);
         let of = |queue| {
             let mut resources = mapped(json!(60), window(20));
             resources[2].2["event_source_arn"] = json!(queue);
@@ -291,6 +321,36 @@ mod tests {
         };
         assert_eq!(of("var.queue_arn"), [""; 0], "another's queue");
         assert_eq!(of("aws_sqs_queue.a.arn"), twice);
+    }
+
+    #[test]
+    fn a_mapping_that_is_late_on_a_quiet_queue_is_found() {
+        let with = |window: u32, more: Value| {
+            let mut mapping = json!({"maximum_batching_window_in_seconds": window});
+            more.as_object().into_iter().flatten().for_each(|(k, v)| mapping[k] = v.clone());
+            mapped(json!(500), mapping)
+        };
+        let late = &["mapping-window-quiet"][..];
+        let tags = json!({MAY_WAIT: "yes", "a": "b"});
+        let table = [
+            (0, json!({}), &[][..]),
+            (1, json!({}), late),
+            (19, json!({"batch_size": 100}), late),
+            (20, json!({}), &[]),
+            (300, json!({}), &[]),
+            (1, json!({"tags": {"a": "b"}}), late),
+            (1, json!({"tags": tags}), &[]),
+            (1, json!({"tags": null, "tags_all": tags}), &[]),
+            (1, json!({"enabled": false}), &[]),
+            (1, json!({"event_source_arn": "arn:aws:sqs:eu-central-1:1:a"}), late),
+            (1, json!({"event_source_arn": "arn:aws:kinesis:eu-central-1:1:stream/a"}), &[]),
+        ];
+        for (window, more, want) in table {
+            assert_eq!(codes(&with(window, more.clone())), want, "{window} {more}");
+        }
+        let mut stream = with(1, json!({}));
+        stream[2].2["event_source_arn"] = json!("aws_kinesis_stream.a.arn");
+        assert_eq!(codes(&stream), [""; 0]);
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn the_modules_own_plan_has_no_faults() {
 const ROUTE: &str = "module.gridpost.aws_apigatewayv2_route.publish[\"POST /topics/{topic}\"]";
 const DISPATCH: &str = "module.gridpost.module.dispatch.aws_lambda_function.this";
 const MAPPING: &str = "module.gridpost.aws_lambda_event_source_mapping.dispatch";
-const RETRY: &str = "module.gridpost.aws_lambda_event_source_mapping.retry[2]";
+const SLOW: &str = "module.gridpost.aws_lambda_event_source_mapping.slow[0]";
 const QUEUE: &str = "module.gridpost.aws_sqs_queue.dispatch";
 const POLICY: &str = "module.gridpost.module.manage.aws_iam_role_policy.this";
 const LATE: &str = "module.gridpost.aws_cloudwatch_metric_alarm.this[\"late\"]";
@@ -102,7 +102,7 @@ fn every_planted_fault_is_found() {
         ),
         (MAPPING, "/scaling_config/0/maximum_concurrency", json!(1), "mapping-concurrency", "1"),
         (
-            RETRY,
+            SLOW,
             "/maximum_batching_window_in_seconds",
             json!(0),
             "mapping-window-needed",

@@ -22,7 +22,7 @@ const WITHOUT_DATA: &str = "wake-not-running";
 const SOONEST: &str = "function-errors";
 
 /// The names of the alarms of `infra/alarms.tf` behind the name prefix.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "publish-refused",
     "publish-throttled",
     "late",
@@ -33,6 +33,7 @@ const NAMES: [&str; 17] = [
     "dead-letters",
     "failed-attempts",
     "retry-late",
+    "slow-in-flight",
     "parked-stuck",
     "fan-out-age",
     "redrive-age",
@@ -145,7 +146,7 @@ mod tests {
         let mut found = 0;
         for line in names {
             for suffix in line.split('"').skip(1).step_by(2) {
-                let suffix = suffix.replace("${shard}", "3").replace("${index}", "3");
+                let suffix = suffix.replace("${role}", "retry-3").replace("${index}", "3");
                 let name = format!("gridpost-{suffix}");
                 assert!(is_of("gridpost", &name), "{name} of infra/alarms.tf is unknown");
                 found += 1;
