@@ -63,6 +63,7 @@ module "dispatch" {
     GRIDPOST_RETRY_QUEUE_URLS          = join(",", local.retry_queue_urls)
     GRIDPOST_RETRY_QUEUES_SENT_TO      = tostring(coalesce(var.retry_queues_sent_to, var.retry_queue_count))
     GRIDPOST_SLOW_QUEUE_URL            = local.slow_queue_url
+    GRIDPOST_SLOW_QUEUE_SENT_TO        = tostring(var.slow_concurrency > 0)
     GRIDPOST_DEAD_LETTER_QUEUE_URL     = local.dead_letter_queue_url
     GRIDPOST_POISON_QUEUE_URL          = local.poison_queue_url
     GRIDPOST_PAYLOAD_BUCKET            = local.payload_bucket_name
@@ -89,12 +90,12 @@ module "dispatch" {
       actions = [
         "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "sqs:ChangeMessageVisibility",
       ]
-      resources = concat([local.dispatch_queue_arn], local.retry_queue_arns, local.slow_queue_arns)
+      resources = concat([local.dispatch_queue_arn], local.retry_queue_arns, [local.slow_queue_arn])
     },
     {
       sid       = "EnqueueRetriesAndEnds"
       actions   = ["sqs:SendMessage"]
-      resources = concat(local.retry_queue_arns, local.slow_queue_arns, [local.dead_letter_queue_arn, local.poison_queue_arn])
+      resources = concat(local.retry_queue_arns, [local.slow_queue_arn, local.dead_letter_queue_arn, local.poison_queue_arn])
     },
     {
       sid       = "ReadConfig"
@@ -182,9 +183,7 @@ resource "aws_lambda_event_source_mapping" "retry" {
 
 # Requests to slow endpoints share an invocation, which lasts as long as the slowest of them. These deliveries may wait for that.
 resource "aws_lambda_event_source_mapping" "slow" {
-  count = length(local.slow_queue_names)
-
-  event_source_arn                   = aws_sqs_queue.slow[count.index].arn
+  event_source_arn                   = aws_sqs_queue.slow.arn
   tags                               = merge(local.tags, { "gridpost:may-wait" = "slow endpoints" })
   function_name                      = module.dispatch.arn
   batch_size                         = var.slow_batch_size
@@ -192,7 +191,8 @@ resource "aws_lambda_event_source_mapping" "slow" {
   function_response_types            = ["ReportBatchItemFailures"]
 
   scaling_config {
-    maximum_concurrency = var.slow_concurrency
+    # Lambda's least: without slow_concurrency nothing is sent to the queue, and what it holds is taken out.
+    maximum_concurrency = max(2, var.slow_concurrency)
   }
 
   lifecycle {

@@ -55,7 +55,7 @@ module "manage" {
       resources = [local.state_table_arn]
     },
     {
-      sid       = "FindWaitingDeliveries"
+      sid       = "FindWaiting"
       actions   = ["dynamodb:Query"]
       resources = ["${local.state_table_arn}/index/${local.waiting_index_name}"]
     },
@@ -68,9 +68,9 @@ module "manage" {
     },
     # There may be 32 retry queues, and IAM allows 10,240 characters for all statements, so name them only once.
     {
-      sid       = "ShowWhatIsHiddenAndSendItBack"
+      sid       = "ShowHidden"
       actions   = ["sqs:ChangeMessageVisibility", "sqs:SendMessage"]
-      resources = concat(local.retry_queue_arns, local.slow_queue_arns)
+      resources = concat(local.retry_queue_arns, [local.slow_queue_arn])
     },
     {
       sid       = "SendBack"

@@ -33,7 +33,7 @@ locals {
 
   dispatch_queue_name    = "${var.name_prefix}-dispatch"
   retry_queue_names      = [for shard in range(var.retry_queue_count) : "${var.name_prefix}-retry-${shard}"]
-  slow_queue_names       = var.slow_concurrency > 0 ? ["${var.name_prefix}-slow"] : []
+  slow_queue_name        = "${var.name_prefix}-slow"
   dead_letter_queue_name = "${var.name_prefix}-dead-letter"
   fan_out_queue_name     = "${var.name_prefix}-fan-out"
   redrive_queue_name     = "${var.name_prefix}-redrive"
@@ -41,18 +41,19 @@ locals {
   queue_names = concat([
     local.dispatch_queue_name, local.dead_letter_queue_name, local.fan_out_queue_name, local.redrive_queue_name,
     local.poison_queue_name,
-  ], local.retry_queue_names, local.slow_queue_names)
+    local.slow_queue_name,
+  ], local.retry_queue_names)
 
   # The queues in which deliveries wait hidden, by what they are called in alarms.
   waiting_queue_names = merge(
     { for shard, name in local.retry_queue_names : "retry-${shard}" => name },
-    { for name in local.slow_queue_names : "slow" => name },
+    { slow = local.slow_queue_name },
   )
 
   queue_arn_prefix      = "arn:${local.partition}:sqs:${local.region}:${local.account_id}"
   dispatch_queue_arn    = "${local.queue_arn_prefix}:${local.dispatch_queue_name}"
   retry_queue_arns      = [for name in local.retry_queue_names : "${local.queue_arn_prefix}:${name}"]
-  slow_queue_arns       = [for name in local.slow_queue_names : "${local.queue_arn_prefix}:${name}"]
+  slow_queue_arn        = "${local.queue_arn_prefix}:${local.slow_queue_name}"
   dead_letter_queue_arn = "${local.queue_arn_prefix}:${local.dead_letter_queue_name}"
   fan_out_queue_arn     = "${local.queue_arn_prefix}:${local.fan_out_queue_name}"
   redrive_queue_arn     = "${local.queue_arn_prefix}:${local.redrive_queue_name}"
@@ -61,7 +62,7 @@ locals {
   queue_url_prefix      = "${local.emulated ? var.aws_endpoint_url : "https://sqs.${local.region}.${local.account.dns_suffix}"}/${local.account_id}"
   dispatch_queue_url    = "${local.queue_url_prefix}/${local.dispatch_queue_name}"
   retry_queue_urls      = [for name in local.retry_queue_names : "${local.queue_url_prefix}/${name}"]
-  slow_queue_url        = join("", [for name in local.slow_queue_names : "${local.queue_url_prefix}/${name}"])
+  slow_queue_url        = "${local.queue_url_prefix}/${local.slow_queue_name}"
   dead_letter_queue_url = "${local.queue_url_prefix}/${local.dead_letter_queue_name}"
   fan_out_queue_url     = "${local.queue_url_prefix}/${local.fan_out_queue_name}"
   redrive_queue_url     = "${local.queue_url_prefix}/${local.redrive_queue_name}"

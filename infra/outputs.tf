@@ -69,11 +69,11 @@ output "log_group_names" {
 }
 
 output "queue_urls" {
-  description = "SQS queue URLs; retry is a list in shard order, and slow has none or one."
+  description = "SQS queue URLs; retry is a list in shard order."
   value = {
     dispatch    = aws_sqs_queue.dispatch.url
     retry       = aws_sqs_queue.retry[*].url
-    slow        = aws_sqs_queue.slow[*].url
+    slow        = aws_sqs_queue.slow.url
     dead_letter = aws_sqs_queue.dead_letter.url
     fan_out     = aws_sqs_queue.fan_out.url
     redrive     = aws_sqs_queue.redrive.url
@@ -82,11 +82,11 @@ output "queue_urls" {
 }
 
 output "queue_arns" {
-  description = "SQS queue ARNs; retry is a list in shard order, and slow has none or one."
+  description = "SQS queue ARNs; retry is a list in shard order."
   value = {
     dispatch    = aws_sqs_queue.dispatch.arn
     retry       = aws_sqs_queue.retry[*].arn
-    slow        = aws_sqs_queue.slow[*].arn
+    slow        = aws_sqs_queue.slow.arn
     dead_letter = aws_sqs_queue.dead_letter.arn
     fan_out     = aws_sqs_queue.fan_out.arn
     redrive     = aws_sqs_queue.redrive.arn

@@ -115,17 +115,16 @@ resource "aws_sqs_queue" "retry" {
   }
 }
 
+# Without slow_concurrency it is still there, and read: it may hold deliveries.
 resource "aws_sqs_queue" "slow" {
-  count = length(local.slow_queue_names)
-
-  name                       = local.slow_queue_names[count.index]
+  name                       = local.slow_queue_name
   tags                       = local.tags
   visibility_timeout_seconds = local.slow_visibility_seconds
   message_retention_seconds  = local.queue_retention_seconds
   max_message_size           = var.queue_message_bytes_max
   sqs_managed_sse_enabled    = local.sqs_managed_sse
   kms_master_key_id          = local.sqs_key_arn
-  policy                     = local.tls_only_queue_policies[local.slow_queue_names[count.index]]
+  policy                     = local.tls_only_queue_policies[local.slow_queue_name]
   redrive_policy             = local.redrive_to_poison
 
   lifecycle {

@@ -356,7 +356,7 @@ variable "account_concurrency" {
 }
 
 variable "slow_concurrency" {
-  description = "Most concurrent invocations of dispatch for the slow queue, which has what is held back for slow endpoints, 2 to 1000 (Lambda's own limits), each with up to slow_batch_size deliveries; 0 for no such queue: then slow endpoints share the retry queues, in batches of ten, and an outage costs more invocations."
+  description = "Most concurrent invocations of dispatch for the slow queue, which has what is held back for slow endpoints, 2 to 1000 (Lambda's own limits), each with up to slow_batch_size deliveries. With 0 nothing goes there: slow endpoints share the retry queues, in batches of ten, and an outage costs more invocations; what the queue holds moves to them, by two invocations at most."
   type        = number
   default     = 50
   nullable    = false

@@ -24,8 +24,8 @@ run "defaults" {
   }
 
   assert {
-    condition     = aws_sqs_queue.slow[0].visibility_timeout_seconds == 260
-    error_message = "Lambda may hold a record of the slow queue for 20 s before; it hides for ${aws_sqs_queue.slow[0].visibility_timeout_seconds} s"
+    condition     = aws_sqs_queue.slow.visibility_timeout_seconds == 260
+    error_message = "Lambda may hold a record of the slow queue for 20 s before; it hides for ${aws_sqs_queue.slow.visibility_timeout_seconds} s"
   }
 
   assert {
@@ -59,7 +59,7 @@ run "defaults" {
       for queue in concat(
         [
           aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out, aws_sqs_queue.redrive, aws_sqs_queue.poison,
-        ], aws_sqs_queue.retry, aws_sqs_queue.slow
+        ], aws_sqs_queue.retry, [aws_sqs_queue.slow]
       ) :
       queue.message_retention_seconds == 1209600 && queue.sqs_managed_sse_enabled && queue.max_message_size == 262144
     ])
@@ -75,10 +75,10 @@ run "defaults" {
         for mapping in aws_lambda_event_source_mapping.retry :
         mapping.batch_size == 10 && mapping.maximum_batching_window_in_seconds == 0 && mapping.scaling_config[0].maximum_concurrency == 50
       ])
-      && aws_lambda_event_source_mapping.slow[0].batch_size == 100
-      && aws_lambda_event_source_mapping.slow[0].maximum_batching_window_in_seconds == 1
-      && aws_lambda_event_source_mapping.slow[0].scaling_config[0].maximum_concurrency == 50
-      && contains(keys(aws_lambda_event_source_mapping.slow[0].tags), "gridpost:may-wait")
+      && aws_lambda_event_source_mapping.slow.batch_size == 100
+      && aws_lambda_event_source_mapping.slow.maximum_batching_window_in_seconds == 1
+      && aws_lambda_event_source_mapping.slow.scaling_config[0].maximum_concurrency == 50
+      && contains(keys(aws_lambda_event_source_mapping.slow.tags), "gridpost:may-wait")
       && aws_lambda_event_source_mapping.fan_out.batch_size == 1
       && aws_lambda_event_source_mapping.fan_out.scaling_config[0].maximum_concurrency == 5
       && aws_lambda_event_source_mapping.redrive.batch_size == 1
@@ -184,8 +184,8 @@ run "visibility_follows_the_timeout" {
   }
 
   assert {
-    condition     = aws_sqs_queue.slow[0].visibility_timeout_seconds == 990
-    error_message = "the slow queue hides for ${aws_sqs_queue.slow[0].visibility_timeout_seconds} s"
+    condition     = aws_sqs_queue.slow.visibility_timeout_seconds == 990
+    error_message = "the slow queue hides for ${aws_sqs_queue.slow.visibility_timeout_seconds} s"
   }
 
   assert {
@@ -288,8 +288,11 @@ run "what_queues_may_use_fits_into_the_account" {
   }
 
   assert {
-    condition     = length(aws_sqs_queue.slow) == 0 && module.dispatch.environment["GRIDPOST_SLOW_QUEUE_URL"] == ""
-    error_message = "there is a slow queue without concurrency"
+    condition = (
+      module.dispatch.environment["GRIDPOST_SLOW_QUEUE_SENT_TO"] == "false" && aws_lambda_event_source_mapping.slow.enabled != false
+      && aws_lambda_event_source_mapping.slow.scaling_config[0].maximum_concurrency == 2
+    )
+    error_message = "what the slow queue holds is not read any more, or more comes"
   }
 
   assert {

@@ -41,7 +41,7 @@ run "keys_of_ones_own_encrypt_and_may_be_used_by_the_functions_through_their_ser
       && alltrue([
         for queue in concat(
           [aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out, aws_sqs_queue.redrive, aws_sqs_queue.poison],
-          aws_sqs_queue.retry, aws_sqs_queue.slow,
+          aws_sqs_queue.retry, [aws_sqs_queue.slow],
         ) : queue.kms_master_key_id == "arn:aws:kms:eu-central-1:123456789012:key/q"
       ])
       && alltrue([

@@ -486,7 +486,7 @@ run "manage_writes_configuration_and_handles_what_waits" {
           Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state"]
         },
         {
-          Sid      = "FindWaitingDeliveries", Effect = "Allow"
+          Sid      = "FindWaiting", Effect = "Allow"
           Action   = ["dynamodb:Query"]
           Resource = ["arn:aws:dynamodb:eu-central-1:123456789012:table/gridpost-state/index/waiting"]
         },
@@ -496,7 +496,7 @@ run "manage_writes_configuration_and_handles_what_waits" {
           Resource = ["arn:aws:sqs:eu-central-1:123456789012:gridpost-poison"]
         },
         {
-          Sid    = "ShowWhatIsHiddenAndSendItBack", Effect = "Allow"
+          Sid    = "ShowHidden", Effect = "Allow"
           Action = ["sqs:ChangeMessageVisibility", "sqs:SendMessage"]
           Resource = [
             "arn:aws:sqs:eu-central-1:123456789012:gridpost-retry-0",
@@ -729,7 +729,7 @@ run "queues_and_buckets_refuse_plain_http" {
       for queue in concat(
         [
           aws_sqs_queue.dispatch, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out, aws_sqs_queue.redrive, aws_sqs_queue.poison,
-        ], aws_sqs_queue.retry, aws_sqs_queue.slow
+        ], aws_sqs_queue.retry, [aws_sqs_queue.slow]
       ) :
       jsondecode(queue.policy) == {
         Version = "2012-10-17"

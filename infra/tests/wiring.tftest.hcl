@@ -19,7 +19,7 @@ mock_provider "aws" {
     }
   }
   override_resource {
-    target = aws_sqs_queue.slow[0]
+    target = aws_sqs_queue.slow
     values = {
       arn = "arn:aws:sqs:eu-central-1:123456789012:gridpost-slow"
       url = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-slow"
@@ -165,10 +165,10 @@ run "queues_lead_to_their_functions" {
 
   assert {
     condition = (
-      aws_lambda_event_source_mapping.slow[*].event_source_arn == local.slow_queue_arns
-      && alltrue([for mapping in aws_lambda_event_source_mapping.slow : mapping.function_name == module.dispatch.arn])
+      aws_lambda_event_source_mapping.slow.event_source_arn == local.slow_queue_arn
+      && aws_lambda_event_source_mapping.slow.function_name == module.dispatch.arn
     )
-    error_message = "the slow queue leads to ${jsonencode(aws_lambda_event_source_mapping.slow[*].function_name)}"
+    error_message = "the slow queue leads to ${aws_lambda_event_source_mapping.slow.function_name}"
   }
 
   assert {
@@ -383,6 +383,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_RETRY_QUEUE_URLS          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-0,https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-1"
       GRIDPOST_RETRY_QUEUES_SENT_TO      = "2"
       GRIDPOST_SLOW_QUEUE_URL            = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-slow"
+      GRIDPOST_SLOW_QUEUE_SENT_TO        = "true"
       GRIDPOST_DEAD_LETTER_QUEUE_URL     = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
       GRIDPOST_POISON_QUEUE_URL          = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-poison"
       GRIDPOST_PAYLOAD_BUCKET            = "gridpost-payloads-123456789012-eu-central-1"
@@ -571,7 +572,7 @@ run "outputs_tell_where_everything_is" {
     condition = jsonencode(output.queue_urls) == jsonencode({
       dispatch    = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dispatch"
       retry       = [for shard in [0, 1] : "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-retry-${shard}"]
-      slow        = ["https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-slow"]
+      slow        = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-slow"
       dead_letter = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-dead-letter"
       fan_out     = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-fan-out"
       redrive     = "https://sqs.eu-central-1.amazonaws.com/123456789012/gridpost-redrive"

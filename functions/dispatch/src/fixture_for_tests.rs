@@ -53,7 +53,7 @@ pub(crate) struct Fixture {
     pub(crate) logs_successful_attempts: bool,
     pub(crate) message_bytes_max: usize,
     pub(crate) measures_latency: bool,
-    pub(crate) has_slow_queue: bool,
+    pub(crate) sends_to_slow: bool,
     /// Faults of calls, numbered from 1.
     pub(crate) state_faults: Plan,
     pub(crate) payload_faults: Plan,
@@ -121,7 +121,7 @@ impl Fixture {
             logs_successful_attempts: false,
             message_bytes_max: 262_144,
             measures_latency: false,
-            has_slow_queue: false,
+            sends_to_slow: false,
             state_faults: Plan::default(),
             payload_faults: Plan::default(),
             parking_faults: Plan::default(),
@@ -263,7 +263,7 @@ impl Fixture {
             settings: Settings {
                 probation: Durations::default(),
                 retry_shards: 1,
-                has_slow_queue: self.has_slow_queue,
+                sends_to_slow: self.sends_to_slow,
                 lanes: SlowEndpointSettings::default(),
                 first_listeners_max: 10,
                 retry_listeners_max: 5,

@@ -328,7 +328,7 @@ pub async fn spread(
     }
     let queue = Delivery::retry_queue_of(subscription.uid, context.settings.retry_shards);
     let backlog = context.in_flight.backlog(queue, now).await;
-    let held_back = match context.settings.has_slow_queue {
+    let held_back = match context.settings.sends_to_slow {
         true => context.in_flight.backlog(Queue::Slow, now).await,
         false => 0,
     };

@@ -84,7 +84,7 @@ pub struct Context {
 impl Context {
     /// Tells the lane from which a record was received.
     pub fn lane_of(&self, record: &Record) -> Lane {
-        Lane::of(record.queue, self.settings.has_slow_queue)
+        Lane::of(record.queue, self.settings.sends_to_slow)
     }
 }
 
@@ -95,8 +95,9 @@ pub struct Settings {
     pub probation: Durations,
     /// How many retry queues there are, 1 to 32.
     pub retry_shards: usize,
-    /// Whether what is held back for slow endpoints has a queue of its own.
-    pub has_slow_queue: bool,
+    /// Whether what is held back for slow endpoints goes to the slow queue. If there is one all the same, it
+    /// is being emptied.
+    pub sends_to_slow: bool,
     /// When endpoints count as slow, and what they may hold then.
     pub lanes: SlowEndpointSettings,
     /// How many invocations for first attempts may listen for late responses at the same time.

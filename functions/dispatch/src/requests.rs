@@ -69,7 +69,8 @@ async fn rare_attempts(
     report: &Report<'_>,
 ) -> Vec<Option<Late>> {
     let probes = probes.into_iter().map(|(loaded, claim)| async move {
-        let deliveries = with_events(vec![loaded], report).await;
+        // One for each event subscription, and its others wait for what it finds.
+        let deliveries = with_all_events(vec![loaded], Vec::new(), report).await;
         request(deliveries, Permit::Claim(claim), report).await
     });
     let fetched = async { free_requests(with_events(fetched, report).await, report).await };
@@ -129,14 +130,23 @@ enum Permit<'l> {
 
 /// Loads the events of deliveries. Settles deliveries without events.
 async fn with_events(deliveries: Vec<LoadedDelivery>, report: &Report<'_>) -> Vec<LoadedDelivery> {
-    let context = report.context;
-    let (mut ready, mut held) = (Vec::new(), Vec::new());
     let (taken, beyond): (Vec<_>, Vec<_>) = deliveries
         .into_iter()
         .partition(|loaded| !loaded.delivery.is_claimed() || report.may_fetch());
-    let again_at = context.clock.after(FETCHED_LATER);
-    held.extend(beyond.into_iter().map(|loaded| (loaded, Wait::RecheckAt(again_at))));
-    let taken = taken.into_iter().map(|loaded| async move {
+    let again_at = report.context.clock.after(FETCHED_LATER);
+    let held = beyond.into_iter().map(|loaded| (loaded, Wait::RecheckAt(again_at)));
+    with_all_events(taken, held.collect(), report).await
+}
+
+/// Does so without a bound, and lets others wait that are `held`.
+async fn with_all_events(
+    deliveries: Vec<LoadedDelivery>,
+    mut held: Vec<(LoadedDelivery, Wait)>,
+    report: &Report<'_>,
+) -> Vec<LoadedDelivery> {
+    let context = report.context;
+    let mut ready = Vec::new();
+    let taken = deliveries.into_iter().map(|loaded| async move {
         let record = loaded.record.without_body();
         let taken = guarded("loading events", acquire::events(context, loaded)).await;
         (record, taken.and_then(|taken| taken))

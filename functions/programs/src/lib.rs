@@ -102,7 +102,7 @@ pub async fn run_dispatch(
 async fn context(started: &Started, resources: Arc<dyn ResourceClient>) -> Result<Context, Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let queues = started.queues()?;
-    let (retry_shards, has_slow_queue) = (queues.retry_shards(), queues.has_slow_queue());
+    let (retry_shards, sends_to_slow) = (queues.retry_shards(), queues.sends_to_slow());
     let configuration = started.configuration()?;
     configuration.connect().await;
     let states = started.states()?;
@@ -123,7 +123,7 @@ async fn context(started: &Started, resources: Arc<dyn ResourceClient>) -> Resul
         payloads: started.payloads()?,
         meter: Arc::clone(&started.meter) as _,
         journal: Arc::clone(&started.meter) as _,
-        settings: settings(retry_shards, has_slow_queue)?,
+        settings: settings(retry_shards, sends_to_slow)?,
     })
 }
 
@@ -145,12 +145,12 @@ fn endpoint_client(
     Ok(Arc::new(Authenticated::new(client.keeping(kept), Arc::new(tokens))))
 }
 
-fn settings(retry_shards: usize, has_slow_queue: bool) -> Result<Settings, SettingError> {
+fn settings(retry_shards: usize, sends_to_slow: bool) -> Result<Settings, SettingError> {
     let (first_listeners_max, retry_listeners_max) = config::listeners_max()?;
     Ok(Settings {
         probation: config::probation()?,
         retry_shards,
-        has_slow_queue,
+        sends_to_slow,
         lanes: config::lanes()?,
         first_listeners_max,
         retry_listeners_max,

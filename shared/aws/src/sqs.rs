@@ -16,7 +16,9 @@ use aws_sdk_sqs::{
 use futures::future::join_all;
 use gridpost_core::{delivery::queue::Queue, poison::Poisoned, time::Timestamp};
 use gridpost_ports::{Outgoing, PoisonQueue, PortError, QueueReceiver, QueueSender};
-use gridpost_runtime::config::{SettingError, queue_url, retry_queue_urls, retry_queues_sent_to};
+use gridpost_runtime::config::{
+    SettingError, queue_url, retry_queue_urls, retry_queues_sent_to, slow_queue_sent_to,
+};
 
 use self::hiding::Hiding;
 use super::port_error;
@@ -39,6 +41,8 @@ pub struct QueueUrls {
     /// How many retry queues get messages, if not all do.
     pub retry_sent_to: Option<usize>,
     pub slow: String,
+    /// Whether the slow queue gets messages; otherwise it is emptied.
+    pub slow_sent_to: bool,
     pub dead_letter: String,
     pub fan_out: String,
     pub redrive: String,
@@ -53,6 +57,7 @@ impl QueueUrls {
             retry: retry_queue_urls()?,
             retry_sent_to: Some(retry_queues_sent_to()?),
             slow: queue_url(Queue::Slow)?,
+            slow_sent_to: slow_queue_sent_to()?,
             dead_letter: queue_url(Queue::DeadLetter)?,
             fan_out: queue_url(Queue::FanOut)?,
             redrive: queue_url(Queue::Redrive)?,
@@ -110,7 +115,12 @@ impl SqsQueues {
         self.urls.retry_shards()
     }
 
-    /// Whether the function was told of a slow queue.
+    /// Whether the slow queue gets messages.
+    pub fn sends_to_slow(&self) -> bool {
+        self.urls.slow_sent_to && self.has_slow_queue()
+    }
+
+    /// Whether there is a slow queue, which may hold messages.
     pub fn has_slow_queue(&self) -> bool {
         !self.urls.slow.is_empty()
     }

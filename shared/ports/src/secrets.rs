@@ -66,7 +66,8 @@ impl<T: Configuration + SubscriptionSecrets> Configuration for WithSecrets<T> {
             "reading the secrets of event subscriptions",
             format!(
                 "those of {} are missing, or are of another revision, at each of {TRIES_MAX} reads: if that \
-                 lasts, restore the configuration, or delete the event subscription there and create it again",
+                 lasts, restore its item of SECRETS# in the configuration's table, or delete its own item there, and \
+                 create it again",
                 left.unwrap_or_default()
             ),
         ))

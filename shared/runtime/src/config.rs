@@ -145,6 +145,11 @@ pub fn retry_queues_sent_to() -> Result<usize, SettingError> {
     parsed_or("GRIDPOST_RETRY_QUEUES_SENT_TO", usize::MAX)
 }
 
+/// Reads `GRIDPOST_SLOW_QUEUE_SENT_TO`: whether the slow queue gets messages. Otherwise it is being emptied.
+pub fn slow_queue_sent_to() -> Result<bool, SettingError> {
+    parsed_or("GRIDPOST_SLOW_QUEUE_SENT_TO", false)
+}
+
 /// Reads `GRIDPOST_QUEUE_MESSAGE_BYTES_MAX`.
 pub fn queue_message_bytes_max() -> Result<usize, SettingError> {
     parsed_or("GRIDPOST_QUEUE_MESSAGE_BYTES_MAX", default::QUEUE_MESSAGE_BYTES_MAX)

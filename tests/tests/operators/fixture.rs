@@ -101,7 +101,7 @@ impl Fixture {
             settings: Settings {
                 probation: Durations::default(),
                 retry_shards: RETRY_SHARDS,
-                has_slow_queue: false,
+                sends_to_slow: false,
                 lanes: SlowEndpointSettings::default(),
                 first_listeners_max: 10,
                 retry_listeners_max: 5,

@@ -47,6 +47,7 @@ impl Queues {
             "fan-out" => Some(&mut self.fan_out),
             "dead-letter" => Some(&mut self.dead_letter),
             "poison" => Some(&mut self.poison),
+            "slow" => Some(&mut self.retry),
             _ => {
                 let shard = role.strip_prefix("retry-")?;
                 let is_number =

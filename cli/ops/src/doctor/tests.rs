@@ -56,7 +56,7 @@ fn the_modules_own_plan_has_no_faults() {
 const ROUTE: &str = "module.gridpost.aws_apigatewayv2_route.publish[\"POST /topics/{topic}\"]";
 const DISPATCH: &str = "module.gridpost.module.dispatch.aws_lambda_function.this";
 const MAPPING: &str = "module.gridpost.aws_lambda_event_source_mapping.dispatch";
-const SLOW: &str = "module.gridpost.aws_lambda_event_source_mapping.slow[0]";
+const SLOW: &str = "module.gridpost.aws_lambda_event_source_mapping.slow";
 const QUEUE: &str = "module.gridpost.aws_sqs_queue.dispatch";
 const POLICY: &str = "module.gridpost.module.manage.aws_iam_role_policy.this";
 const LATE: &str = "module.gridpost.aws_cloudwatch_metric_alarm.this[\"late\"]";

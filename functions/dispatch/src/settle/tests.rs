@@ -286,11 +286,14 @@ async fn what_slow_endpoints_hold_back_is_in_the_slow_queue_table() {
         (Queue::Retry(0), Failing, true, None, 1),
         (Queue::Slow, Waiting, true, None, 0),
         (Queue::Retry(0), Waiting, true, None, 0),
+        // Nothing is sent to the slow queue any more: it is emptied.
+        (Queue::Slow, Failing, false, Some(Queue::Retry(0)), 1),
+        (Queue::Slow, SlowAndWell, false, None, 1),
     ];
-    for (queue, endpoint, has_slow_queue, want, requests) in table {
-        let row = format!("{queue}, {endpoint:?}, {has_slow_queue}");
+    for (queue, endpoint, sends_to_slow, want, requests) in table {
+        let row = format!("{queue}, {endpoint:?}, {sends_to_slow}");
         let mut fixture = Fixture::new(None);
-        fixture.has_slow_queue = has_slow_queue;
+        fixture.sends_to_slow = sends_to_slow;
         let marked_until = Some(NOW + Duration::from_secs(10));
         let slow = Slowness { marked_until, ..Slowness::default() };
         let health = match endpoint {
@@ -324,7 +327,7 @@ async fn a_delivery_moves_between_the_queues_a_few_times() {
     ] {
         moved.resent = resent;
         let mut fixture = Fixture::new(None);
-        fixture.has_slow_queue = true;
+        fixture.sends_to_slow = true;
         let marked_until = Some(NOW + Duration::from_secs(10));
         let slow = Slowness { marked_until, ..Slowness::default() };
         let fixture = fixture.has(Health { slow, ..Health::default() }).await;

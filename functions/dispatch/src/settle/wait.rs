@@ -91,7 +91,7 @@ fn next_queue(
     let own = loaded.delivery.retry_queue(settings.retry_shards);
     let is_short = end_of(loaded, wait, now).1 <= Duration::from_secs(u64::from(DELAY_S_MAX));
     let may_move = is_short && may_move(&loaded.delivery);
-    let is_held_back = settings.has_slow_queue
+    let is_held_back = settings.sends_to_slow
         && matches!(wait, Wait::RecheckAt(_) | Wait::NotAtAll)
         && context.healths.of(loaded.subscription()).known().slow.is_slow(now);
     match (loaded.record.queue, wait) {
@@ -101,6 +101,7 @@ fn next_queue(
         // It is removed once it is empty.
         (Queue::Retry(shard), _) if shard >= settings.retry_shards => Some(own),
         (Queue::Slow, Wait::UntilDue(_)) if may_move => Some(own),
+        (Queue::Slow, _) if !settings.sends_to_slow && is_short => Some(own),
         _ => None,
     }
 }
@@ -267,6 +268,9 @@ async fn store(
     message: Delivery,
     (due, lot): (Timestamp, Option<Uuid>),
 ) -> Settled {
+    // What wake sends is the first of a chain: Lambda counts anew.
+    let mut message = message;
+    message.resent = 0;
     // It returns to the queue that it came from, or would have moved to.
     let queue = match loaded.record.queue {
         queue @ Queue::Retry(_) => queue,

@@ -28,10 +28,10 @@ pub enum Lane {
 
 impl Lane {
     /// Tells the lane of a queue that dispatch reads.
-    pub fn of(queue: Queue, has_slow_queue: bool) -> Self {
+    pub fn of(queue: Queue, sends_to_slow: bool) -> Self {
         match queue {
             Queue::Dispatch => Self::First,
-            Queue::Retry(_) if has_slow_queue => Self::Retry,
+            Queue::Retry(_) if sends_to_slow => Self::Retry,
             _ => Self::Slow,
         }
     }
@@ -315,14 +315,14 @@ mod tests {
 
     #[test]
     fn lane_table() {
-        for (queue, has_slow_queue, want) in [
+        for (queue, sends_to_slow, want) in [
             (Queue::Dispatch, true, Lane::First),
             (Queue::Dispatch, false, Lane::First),
             (Queue::Retry(1), true, Lane::Retry),
             (Queue::Retry(1), false, Lane::Slow),
             (Queue::Slow, true, Lane::Slow),
         ] {
-            assert_eq!(Lane::of(queue, has_slow_queue), want, "{queue}, {has_slow_queue}");
+            assert_eq!(Lane::of(queue, sends_to_slow), want, "{queue}, {sends_to_slow}");
         }
     }
 

@@ -166,7 +166,7 @@ impl Simulation {
             settings: Settings {
                 probation: Durations::default(),
                 retry_shards: self.retry_shards(),
-                has_slow_queue: self.slow().is_some(),
+                sends_to_slow: self.slow().is_some(),
                 lanes: SlowEndpointSettings::default().at_pace(self.clock.pace()),
                 first_listeners_max: self.scenario.readings.dispatch.concurrency.div_ceil(10),
                 retry_listeners_max: self.scenario.readings.retry.concurrency.div_ceil(10),

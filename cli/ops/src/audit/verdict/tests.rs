@@ -184,10 +184,10 @@ fn deliveries_may_be_as_large_as_they_were_before_a_change() {
 #[test]
 fn queues_are_told_by_their_names() {
     let mut queues = Queues::default();
-    for role in ["dispatch", "fan-out", "retry-0", "retry-31", "dead-letter", "poison"] {
+    for role in ["dispatch", "fan-out", "retry-0", "retry-31", "slow", "dead-letter", "poison"] {
         *queues.of(role).expect(role) += 1;
     }
-    assert_eq!(queues, Queues { dispatch: 1, fan_out: 1, retry: 2, dead_letter: 1, poison: 1 });
+    assert_eq!(queues, Queues { dispatch: 1, fan_out: 1, retry: 3, dead_letter: 1, poison: 1 });
     for role in ["", "retry-", "retry-x", "2-dispatch", "dispatch-2"] {
         assert_eq!(queues.of(role), None, "{role}");
     }
