@@ -35,9 +35,17 @@ pub(super) fn check(plan: &Plan<'_>) -> Vec<Fault> {
     let mut faults = Vec::new();
     for distribution in plan.of("aws_cloudfront_distribution") {
         let origins = distribution.at("origin").and_then(Value::as_array);
-        for origin in origins.into_iter().flatten() {
-            let behind = all.iter().filter(|ingest| leads_to(distribution, origin, ingest));
-            faults.extend(behind.filter_map(|ingest| fault(distribution, origin, ingest)));
+        let origins = || origins.into_iter().flatten();
+        for ingest in &all {
+            let is_known = |origin: &&Value| origin["domain_name"].is_string();
+            let leads = |origin: &&Value| leads_to(distribution, origin, ingest);
+            let known = origins().filter(is_known).filter(leads).map(sends_secret);
+            // Origins are a set: which of several unknown ones is this API cannot be told, so one with the
+            // header will do.
+            let unknown = origins().filter(|origin| !is_known(origin)).filter(leads);
+            let unknown = unknown.map(sends_secret).reduce(|one, other| one || other);
+            let sends = known.chain(unknown);
+            faults.extend(sends.filter_map(|sends| fault(distribution, sends, ingest)));
         }
     }
     faults
@@ -86,14 +94,18 @@ fn leads_to(distribution: &Resource<'_>, origin: &Value, ingest: &Ingest<'_>) ->
     }
 }
 
-fn fault(distribution: &Resource<'_>, origin: &Value, ingest: &Ingest<'_>) -> Option<Fault> {
+/// Whether CloudFront sends the network's secret to an origin.
+fn sends_secret(origin: &Value) -> bool {
+    let headers = origin["custom_header"].as_array().into_iter().flatten();
+    let mut names = headers.filter_map(|header| header["name"].as_str());
+    names.any(|name| name.eq_ignore_ascii_case(ORIGIN_SECRET))
+}
+
+fn fault(distribution: &Resource<'_>, sends: bool, ingest: &Ingest<'_>) -> Option<Fault> {
     let setting = format!("{VARIABLES}.{SECRETS}");
     let function = ingest.function;
     // With a digest that is not known yet, no setting is: then nothing can be said of it.
     let asks = function.at(&setting).is_some() || function.is_unknown(VARIABLES);
-    let headers = origin["custom_header"].as_array().into_iter().flatten();
-    let mut names = headers.filter_map(|header| header["name"].as_str());
-    let sends = names.any(|name| name.eq_ignore_ascii_case(ORIGIN_SECRET));
     let (code, limit, found) = match (asks, sends) {
         (true, true) => return None,
         (false, _) => (
@@ -206,5 +218,17 @@ mod tests {
             let codes: Vec<_> = faults.iter().map(|fault| fault.code).collect();
             assert_eq!(codes, want, "{setting} {origin} {host}");
         }
+        let beside = |origins: Value| {
+            let mut document = plan(&closed, &by_output, &given);
+            let resources = &mut document["planned_values"]["root_module"]["resources"];
+            resources[3]["values"]["origin"] = origins;
+            let (_, faults) = check(&document, &Account::default()).expect("a plan");
+            faults.into_iter().map(|fault| fault.code).collect::<Vec<_>>()
+        };
+        let bucket = json!({"custom_header": []});
+        assert_eq!(beside(json!([with_secret, bucket])), [""; 0], "a bucket, as unknown");
+        assert_eq!(beside(json!([bucket, with_secret])), [""; 0]);
+        assert_eq!(beside(json!([bucket, bucket])), ["cdn-without-secret"]);
+        assert_eq!(beside(json!([by_name, with_secret])), ["cdn-without-secret"]);
     }
 }
