@@ -103,6 +103,9 @@ fn may_read(statements: &[Value], action: &str, table: &str) -> bool {
     allowed.any(allows) && !denied.any(denies)
 }
 
+/// The action whose requests can name several keys.
+const BATCH: &str = "BatchGetItem";
+
 /// A condition on the keys of items.
 struct KeyCondition<'s> {
     operator: &'s str,
@@ -115,7 +118,11 @@ fn keys(statement: &Value) -> Vec<KeyCondition<'_>> {
     for (operator, by_key) in statement["Condition"].as_object().into_iter().flatten() {
         for key in by_key.as_object().into_iter().flat_map(|all| all.keys()) {
             if key.eq_ignore_ascii_case("dynamodb:LeadingKeys") {
-                found.push(KeyCondition { operator, patterns: texts(by_key, key) });
+                let patterns = match &by_key[key] {
+                    Value::Bool(value) => vec![value.to_string()],
+                    _ => texts(by_key, key),
+                };
+                found.push(KeyCondition { operator, patterns });
             }
         }
     }
@@ -123,28 +130,74 @@ fn keys(statement: &Value) -> Vec<KeyCondition<'_>> {
 }
 
 impl KeyCondition<'_> {
-    /// Whether some item with secrets meets it.
+    /// Whether some request for items with secrets meets it.
     fn lets_in(&self, action: &str) -> bool {
-        // A scan names no keys, and of none all do.
-        let is_met_by_none = self.operator.starts_with("ForAllValues:")
-            || self.operator.ends_with("IfExists")
-            || self.is_negated();
-        match (action, self.is_negated()) {
-            ("Scan", _) => is_met_by_none,
-            (_, false) => self.patterns.iter().any(|pattern| compare(pattern, SECRETS, true)),
-            (_, true) => !self.patterns.iter().any(|pattern| compare(pattern, SECRETS, false)),
+        if let Some(is_met) = self.by_presence(action) {
+            return is_met;
+        }
+        // One key that fits lets all others of its batch in.
+        let is_one_enough = action == BATCH && self.is_of_any();
+        let keys = if is_one_enough { "*" } else { SECRETS };
+        match self.is_negated() {
+            false => self.patterns.iter().any(|pattern| may_mean(pattern, keys)),
+            true => !self.patterns.iter().any(|pattern| means(pattern, keys)),
         }
     }
 
-    /// Whether all items with secrets meet it.
+    /// Whether all requests for items with secrets meet it.
     fn takes_all(&self, action: &str) -> bool {
-        let all = || self.patterns.iter().any(|pattern| compare(pattern, SECRETS, false));
-        action != "Scan" && !self.is_negated() && all()
+        if let Some(is_met) = self.by_presence(action) {
+            return is_met;
+        }
+        // One key that does not fit spares all others of its batch.
+        let is_one_enough = action == BATCH && self.is_of_all();
+        let keys = if is_one_enough { "*" } else { SECRETS };
+        match self.is_negated() {
+            false => self.patterns.iter().any(|pattern| means(pattern, keys)),
+            true => !self.patterns.iter().any(|pattern| may_mean(pattern, keys)),
+        }
+    }
+
+    /// Whether it is met, where it matters only that the action names keys, or none as a scan.
+    fn by_presence(&self, action: &str) -> Option<bool> {
+        let names_none = action == "Scan";
+        if self.operator == "Null" {
+            return Some(self.patterns.iter().any(|absent| absent == &names_none.to_string()));
+        }
+        // Of no keys all do, and not one does.
+        let is_met_by_none = self.is_of_all()
+            || self.operator.ends_with("IfExists")
+            || (self.is_negated() && !self.is_of_any());
+        names_none.then_some(is_met_by_none)
+    }
+
+    fn is_of_all(&self) -> bool {
+        self.operator.starts_with("ForAllValues:")
+    }
+
+    fn is_of_any(&self) -> bool {
+        self.operator.starts_with("ForAnyValue:")
     }
 
     fn is_negated(&self) -> bool {
         self.operator.contains("StringNot")
     }
+}
+
+/// Whether a pattern means some of these keys. A variable, `${aws:username}`, may be anything.
+fn may_mean(pattern: &str, keys: &str) -> bool {
+    let mut parts = pattern.split("${");
+    let mut wide = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        wide.push('*');
+        wide.push_str(part.split_once('}').map_or("", |(_, rest)| rest));
+    }
+    compare(&wide, keys, true)
+}
+
+/// Whether a pattern means all of these keys, whatever its variables are.
+fn means(pattern: &str, keys: &str) -> bool {
+    !pattern.contains("${") && compare(pattern, keys, false)
 }
 
 #[cfg(test)]
@@ -203,6 +256,8 @@ mod tests {
         const ALL: &str = "ForAllValues:StringLike";
         let get = json!("dynamodb:GetItem");
         let read = json!(["dynamodb:GetItem", "dynamodb:Query"]);
+        let batch = json!("dynamodb:BatchGetItem");
+        let variable = "${aws:PrincipalTag/kind}#*";
         let (topics, secrets) = (json!(["TOPIC#*"]), json!(["TOPIC#*", "SECRETS#*"]));
         let is_seen = Some(json!({"IpAddress": {"aws:SourceIp": "10.0.0.0/8"}}));
         let elsewhere = CONFIG.replace("gridpost", "app");
@@ -236,6 +291,36 @@ mod tests {
                 allow(&read, CONFIG, keys("ForAllValues:StringNotLike", &topics)),
                 Some("GetItem"),
             ),
+            (
+                "one key of a batch",
+                allow(&batch, CONFIG, keys("ForAnyValue:StringLike", &topics)),
+                Some("BatchGetItem"),
+            ),
+            ("the key", allow(&get, CONFIG, keys("ForAnyValue:StringLike", &topics)), None),
+            (
+                "one other key of a batch",
+                allow(&batch, CONFIG, keys("ForAnyValue:StringNotLike", &json!("SECRETS#*"))),
+                Some("BatchGetItem"),
+            ),
+            ("every key of a batch", allow(&batch, CONFIG, keys(ALL, &topics)), None),
+            ("any keys", allow(&get, CONFIG, keys("Null", &json!("false"))), Some("GetItem")),
+            (
+                "any keys, by a bool",
+                allow(&get, CONFIG, keys("Null", &json!(false))),
+                Some("GetItem"),
+            ),
+            ("no keys", allow(&get, CONFIG, keys("Null", &json!("true"))), None),
+            ("a tag's keys", allow(&get, CONFIG, keys(ALL, &json!([variable]))), Some("GetItem")),
+            (
+                "a topic's keys",
+                allow(&get, CONFIG, keys(ALL, &json!(["TOPIC#${aws:username}"]))),
+                None,
+            ),
+            (
+                "all but a tag's",
+                allow(&get, CONFIG, keys("ForAllValues:StringNotLike", &json!([variable]))),
+                Some("GetItem"),
+            ),
             ("writes", allow(&json!(["dynamodb:PutItem"]), CONFIG, None), None),
             ("another table", allow(&get, &elsewhere, None), None),
             ("all tables, of no known deployment", allow(&get, "*", None), None),
@@ -265,6 +350,24 @@ mod tests {
         assert!(by_key[0].contains("dynamodb:Scan"), "it names no keys: {by_key:?}");
         let others = found(&role_policy(&deny(keys("ForAnyValue:StringLike", &json!("KEYS#*")))));
         assert!(others[0].contains("dynamodb:GetItem"), "{others:?}");
+        let of = |operator: &str, patterns: &str| {
+            let found = found(&role_policy(&deny(keys(operator, &json!(patterns)))));
+            found.first().and_then(|fault| {
+                fault.split("dynamodb:").nth(1)?.split(' ').next().map(str::to_owned)
+            })
+        };
+        let table = [
+            ("ForAllValues:StringLike", "SECRETS#*", Some("BatchGetItem")),
+            ("ForAllValues:StringLike", "*", None),
+            ("ForAllValues:StringNotLike", "TOPIC#*", Some("BatchGetItem")),
+            ("StringNotLike", "TOPIC#*", None),
+            ("ForAnyValue:StringNotLike", "TOPIC#*", Some("Scan")),
+            ("ForAnyValue:StringLike", "${aws:username}#*", Some("GetItem")),
+            ("Null", "false", Some("Scan")),
+        ];
+        for (operator, patterns, want) in table {
+            assert_eq!(of(operator, patterns).as_deref(), want, "{operator} {patterns}");
+        }
     }
 
     /// A configuration with a deployment under another name, and roles of its own beside it.
