@@ -117,6 +117,9 @@ PERMISSIONS = {
 EVERYWHERE = {"cloudwatch:DescribeAlarms", "logs:DescribeLogGroups", "sns:GetSubscriptionAttributes",
               "sns:SetSubscriptionAttributes", "sns:Unsubscribe"}
 
+# What a deployer may be refused, and so no plan needs: who must keep the boundaries of roles does not get it.
+REFUSABLE = {"iam:DeleteRolePermissionsBoundary"}
+
 
 def of(service, names, *arns):
     """Actions of a service, each with the ARNs that it must be allowed for."""
@@ -315,7 +318,7 @@ def written(needed):
     """Actions with their ARNs by type of resource, as JSON with a line for each."""
     kinds = []
     for kind, pairs in needed.items():
-        lines = ",\n".join("  " + json.dumps(pair) for pair in pairs)
+        lines = ",\n".join("  " + json.dumps(pair) for pair in pairs if pair[0] not in REFUSABLE)
         kinds.append(f' "{kind}": [\n{lines}\n ]')
     return "{\n" + ",\n".join(kinds) + "\n}\n"
 

@@ -199,6 +199,19 @@ mod tests {
         assert!(found.is_empty(), "{found:#?}");
     }
 
+    /// As the module's documentation has a boundary asked for.
+    #[test]
+    fn a_policy_that_keeps_boundaries_lacks_nothing() {
+        let mut kept = ours();
+        for statement in kept["Statement"].as_array_mut().expect("statements") {
+            let actions = statement["Action"].as_array_mut().expect("actions");
+            actions.retain(|action| action != "iam:DeleteRolePermissionsBoundary");
+        }
+        assert_ne!(kept, ours());
+        let found = lacking(&plan(), &[kept]);
+        assert!(found.is_empty(), "{found:#?}");
+    }
+
     /// Policies as people write them, and what each lacks for a queue and an alarm.
     #[test]
     fn what_a_policy_lacks_is_found() {
