@@ -31,8 +31,17 @@ const MAY_WAIT: &str = "gridpost:may-wait";
 /// The longest retention. Source: SQS API reference, SetQueueAttributes.
 const RETENTION_MAX_S: i64 = 1_209_600;
 
-/// The services that send to queues by themselves. Source: [`KEYS`].
-const SENDERS: [&str; 3] = ["events.amazonaws.com", "s3.amazonaws.com", "sns.amazonaws.com"];
+/// The services that send to queues by themselves, with the resources that have them do so, and the argument
+/// that names the queue. Source: [`KEYS`].
+const SENDERS: [(&str, &str, &str); 3] = [
+    ("events.amazonaws.com", "aws_cloudwatch_event_target", "arn"),
+    ("s3.amazonaws.com", "aws_s3_bucket_notification", "queue"),
+    ("sns.amazonaws.com", "aws_sns_topic_subscription", "endpoint"),
+];
+
+/// Beginnings of conditions' keys that a request of a service does not have. Source: IAM user guide, AWS
+/// global condition context keys.
+const OF_PRINCIPALS: [&str; 2] = ["aws:principal", "aws:sourcevpc"];
 
 /// Finds what makes messages late, shows them twice, lets them expire or keeps them away.
 pub(super) fn check(plan: &Plan<'_>) -> Vec<Fault> {
@@ -59,13 +68,17 @@ fn window_of(mapping: &Resource<'_>) -> i64 {
 fn late_when_quiet(plan: &Plan<'_>, mapping: &Resource<'_>) -> Option<Fault> {
     let window = window_of(mapping);
     let is_of_queue = || match mapping.text("event_source_arn") {
-        Some(arn) => arn.split(':').nth(2) == Some("sqs"),
-        None => !plan.named(mapping, "event_source_arn", QUEUE).is_empty(),
+        Some(arn) => arn.split(':').nth(2) == Some("sqs") && !arn.ends_with(".fifo"),
+        // Streams and Kafka need a position, MQ the names of its queues. SQS takes neither.
+        None => mapping.at("starting_position").is_none() && mapping.at("queues.0").is_none(),
     };
+    // There a window is refused.
+    let is_of_fifo =
+        || plan.named(mapping, "event_source_arn", QUEUE).iter().any(|queue| is_fifo(queue));
     let is_tagged = |tags| mapping.at(tags).is_some_and(|tags| tags.get(MAY_WAIT).is_some());
     let may_wait = is_tagged("tags") || is_tagged("tags_all");
     let is_off = mapping.at("enabled") == Some(&Value::Bool(false));
-    if !(1..QUIET_S).contains(&window) || may_wait || is_off || !is_of_queue() {
+    if !(1..QUIET_S).contains(&window) || may_wait || is_off || !is_of_queue() || is_of_fifo() {
         return None;
     }
     let limit = format!(
@@ -186,9 +199,12 @@ fn locked(plan: &Plan<'_>, queue: &Resource<'_>) -> Option<Fault> {
     let separate = plan.of("aws_sqs_queue_policy").filter(is_its);
     let policies = separate.chain([queue]).filter_map(|one| document(one.text("policy")?));
     let policies: Vec<_> = policies.collect();
-    let may_send =
-        |sender: &&str| policies.iter().any(|policy| may(policy, sender, "sqs:sendmessage"));
-    let senders: Vec<_> = SENDERS.into_iter().filter(may_send).collect();
+    let senders = SENDERS.into_iter().filter_map(|(sender, kind, argument)| {
+        let is_told = || plan.of(kind).any(|one| one.traces(argument, queue.address));
+        let may_send = || policies.iter().any(|policy| may(policy, sender, "sqs:sendmessage"));
+        (is_told() || may_send()).then_some(sender)
+    });
+    let senders: Vec<_> = senders.collect();
     let managed = queue.text("kms_master_key_id").filter(|key| key.ends_with("alias/aws/sqs"));
     let (shut_out, found) = match managed {
         Some(key) => (senders, key.to_owned()),
@@ -205,8 +221,8 @@ fn locked(plan: &Plan<'_>, queue: &Resource<'_>) -> Option<Fault> {
         return None;
     }
     let limit = format!(
-        "a customer managed key whose policy allows kms:GenerateDataKey and kms:Decrypt to {}, which the \
-         queue's policy lets send",
+        "a customer managed key whose policy allows kms:GenerateDataKey and kms:Decrypt to {}, which may \
+         send to the queue",
         shut_out.join(", ")
     );
     Some(fault("queue-key", queue.address, limit, found, KEYS))
@@ -217,19 +233,32 @@ fn document(policy: &str) -> Option<Value> {
 }
 
 /// Whether a policy of a resource may allow an action, in small letters, to a service. Conditions are taken
-/// to hold.
+/// to hold, but for those on who asks in a statement for everyone.
 fn may(policy: &Value, service: &str, action: &str) -> bool {
     let statement = &policy["Statement"];
     let statements = statement.as_array().map_or(std::slice::from_ref(statement), Vec::as_slice);
     statements.iter().any(|statement| {
         let principal = &statement["Principal"];
-        let is_service = |name: &str| name == service || name == "*";
-        let is_for = texts(principal).chain(texts(&principal["Service"])).any(is_service)
+        let named = ["AWS", "Service"].into_iter().flat_map(|kind| texts(&principal[kind]));
+        let is_service =
+            |name: &str| name == service || (name == "*" && !is_of_principals(statement));
+        let is_for = texts(principal).chain(named).any(is_service)
             || statement.get("NotPrincipal").is_some();
         let is_action = |pattern: &str| covers(&pattern.to_ascii_lowercase(), action);
         let is_about =
             texts(&statement["Action"]).any(is_action) || statement.get("NotAction").is_some();
         statement["Effect"] == "Allow" && is_for && is_about
+    })
+}
+
+/// Whether a statement has a condition that only principals of an account meet.
+fn is_of_principals(statement: &Value) -> bool {
+    let operators = statement["Condition"].as_object().into_iter().flatten();
+    let mut keys =
+        operators.filter_map(|(_, by_key)| by_key.as_object()).flat_map(|all| all.keys());
+    keys.any(|key| {
+        let key = key.to_ascii_lowercase();
+        OF_PRINCIPALS.iter().any(|start| key.starts_with(start))
     })
 }
 
@@ -348,9 +377,24 @@ mod tests {
         for (window, more, want) in table {
             assert_eq!(codes(&with(window, more.clone())), want, "{window} {more}");
         }
-        let mut stream = with(1, json!({}));
-        stream[2].2["event_source_arn"] = json!("aws_kinesis_stream.a.arn");
-        assert_eq!(codes(&stream), [""; 0]);
+        let of = |source: &str, more: Value| {
+            let mut resources = with(1, more);
+            resources[2].2["event_source_arn"] = json!(source);
+            codes(&resources)
+        };
+        let stream = json!({"starting_position": "LATEST", "scaling_config": []});
+        assert_eq!(of("aws_kinesis_stream.a.arn", stream.clone()), [""; 0]);
+        assert_eq!(of("each.value.arn", stream), [""; 0]);
+        assert_eq!(
+            of("var.arn", json!({"queues": ["orders"], "scaling_config": []})),
+            [""; 0],
+            "MQ"
+        );
+        for source in ["var.queue_arn", "each.value.arn", "local.arn"] {
+            assert_eq!(of(source, json!({})), late, "{source}");
+        }
+        let arn = json!({"event_source_arn": "arn:aws:sqs:eu-central-1:1:a.fifo"});
+        assert_eq!(of("var.queue_arn", arn), [""; 0]);
     }
 
     #[test]
@@ -435,6 +479,7 @@ mod tests {
             codes(&resources)
         };
         let window = json!({"maximum_batching_window_in_seconds": 20});
+        let short = json!({"maximum_batching_window_in_seconds": 5});
         let large = json!({"maximum_batching_window_in_seconds": 20, "batch_size": 11});
         let pollers = json!([{"minimum_pollers": 2, "maximum_pollers": 20}]);
         let both = json!({"provisioned_poller_config": pollers});
@@ -443,6 +488,7 @@ mod tests {
         let table = [
             (true, json!({}), &[][..]),
             (true, window.clone(), &["mapping-fifo"]),
+            (true, short, &["mapping-fifo"]),
             (true, large.clone(), &["mapping-fifo"]),
             (false, window, &[]),
             (false, large, &[]),
@@ -497,5 +543,39 @@ mod tests {
             assert_eq!(own(&from_s3, key_policy.clone()), want, "{key_policy}");
         }
         assert_eq!(own(&ours("sqs:*"), json!(ours("kms:*"))), [""; 0]);
+
+        for everyone in [json!("*"), json!({"AWS": "*"})] {
+            let if_equal = |key: &str| {
+                json!({"Statement": {"Effect": "Allow", "Principal": everyone, "Action": "sqs:*",
+                    "Condition": {"StringEquals": {key: "a"}}}})
+                .to_string()
+            };
+            assert_eq!(managed(&if_equal("aws:SourceArn")), locked, "{everyone}");
+            assert_eq!(managed(&if_equal("aws:PrincipalOrgID")), [""; 0], "{everyone}");
+            assert_eq!(managed(&if_equal("aws:SourceVpce")), [""; 0], "{everyone}");
+        }
+    }
+
+    /// A first plan does not know the queue's policy: it names the queue's ARN.
+    #[test]
+    fn a_queue_that_a_service_is_told_to_send_to_is_found() {
+        let told = |sender: &str, argument: &str, key: Value| {
+            codes(&[
+                ("aws_sqs_queue.a", key, json!({})),
+                ("aws_sqs_queue.b", json!({"kms_master_key_id": "alias/aws/sqs"}), json!({})),
+                (sender, json!({}), json!({argument: "aws_sqs_queue.a.arn"})),
+            ])
+        };
+        let managed = || json!({"kms_master_key_id": "alias/aws/sqs"});
+        let table = [
+            ("aws_cloudwatch_event_target.t", "arn", managed(), &["queue-key"][..]),
+            ("aws_s3_bucket_notification.n", "queue", managed(), &["queue-key"]),
+            ("aws_sns_topic_subscription.s", "endpoint", managed(), &["queue-key"]),
+            ("aws_sns_topic_subscription.s", "redrive_policy", managed(), &[]),
+            ("aws_sns_topic_subscription.s", "endpoint", json!({}), &[]),
+        ];
+        for (sender, argument, key, want) in table {
+            assert_eq!(told(sender, argument, key.clone()), want, "{sender} {argument} {key}");
+        }
     }
 }
