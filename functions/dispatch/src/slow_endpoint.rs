@@ -177,7 +177,8 @@ pub async fn to_slow_lane(context: &Context, loaded: &LoadedDelivery) -> Wait {
 /// Returns how long a delivery waits if its slow endpoint has no room for it.
 pub async fn look_again(context: &Context, loaded: &LoadedDelivery) -> Wait {
     let (slow, now) = (context.healths.of(loaded.subscription()).known().slow, context.clock.now());
-    let in_slow_queue = loaded.record.queue == Queue::Slow || settle::may_move(&loaded.delivery);
+    let in_slow_queue =
+        loaded.record.queue == Queue::Slow || slow.hangs() && settle::may_move(&loaded.delivery);
     let queue = match context.settings.sends_to_slow && in_slow_queue {
         true => Queue::Slow,
         false => loaded.delivery.retry_queue(context.settings.retry_shards),

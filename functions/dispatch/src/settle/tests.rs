@@ -15,7 +15,7 @@ use gridpost_core::{
         attempts::Attempts,
         health::{Health, Probation},
         outcome::Outcome,
-        slow_endpoint::Slowness,
+        slow_endpoint::{AnswerCounts, Slowness},
     },
     subscription::DeadLetterDestination,
     time::Timestamp,
@@ -267,6 +267,8 @@ async fn what_fails_leaves_a_retry_queue_that_is_emptied() {
 #[derive(Clone, Copy, Debug)]
 enum Endpoint {
     SlowAndWell,
+    /// It answers within a second.
+    SlowAndQuick,
     Failing,
     Waiting,
 }
@@ -275,15 +277,18 @@ enum Endpoint {
 /// stays where it is hidden.
 #[tokio::test(start_paused = true)]
 async fn what_slow_endpoints_hold_back_is_in_the_slow_queue_table() {
-    use Endpoint::{Failing, SlowAndWell, Waiting};
+    use Endpoint::{Failing, SlowAndQuick, SlowAndWell, Waiting};
     let table = [
         (Queue::Dispatch, SlowAndWell, true, Some(Queue::Slow), 0),
         (Queue::Dispatch, SlowAndWell, false, Some(Queue::Retry(0)), 0),
         (Queue::Retry(0), SlowAndWell, true, Some(Queue::Slow), 0),
         (Queue::Retry(0), SlowAndWell, false, None, 1),
         (Queue::Slow, SlowAndWell, true, None, 1),
+        (Queue::Dispatch, SlowAndQuick, true, Some(Queue::Retry(0)), 0),
+        (Queue::Retry(0), SlowAndQuick, true, None, 1),
         (Queue::Slow, Failing, true, Some(Queue::Retry(0)), 1),
         (Queue::Retry(0), Failing, true, None, 1),
+        (Queue::Dispatch, Waiting, true, Some(Queue::Slow), 0),
         (Queue::Slow, Waiting, true, None, 0),
         (Queue::Retry(0), Waiting, true, None, 0),
         // Nothing is sent to the slow queue any more: it is emptied.
@@ -295,9 +300,11 @@ async fn what_slow_endpoints_hold_back_is_in_the_slow_queue_table() {
         let mut fixture = Fixture::new(None);
         fixture.sends_to_slow = sends_to_slow;
         let marked_until = Some(NOW + Duration::from_secs(10));
-        let slow = Slowness { marked_until, ..Slowness::default() };
+        let took_ms = Some(if matches!(endpoint, SlowAndQuick) { 1_000 } else { 30_000 });
+        let answers = AnswerCounts { took_ms, ..AnswerCounts::default() };
+        let slow = Slowness { marked_until, answers, ..Slowness::default() };
         let health = match endpoint {
-            SlowAndWell => Health { slow, ..Health::default() },
+            SlowAndWell | SlowAndQuick => Health { slow, ..Health::default() },
             Failing => Health::default(),
             Waiting => {
                 let until = NOW + Duration::from_secs(3_600);
@@ -329,7 +336,8 @@ async fn a_delivery_moves_between_the_queues_a_few_times() {
         let mut fixture = Fixture::new(None);
         fixture.sends_to_slow = true;
         let marked_until = Some(NOW + Duration::from_secs(10));
-        let slow = Slowness { marked_until, ..Slowness::default() };
+        let answers = AnswerCounts { took_ms: Some(30_000), ..AnswerCounts::default() };
+        let slow = Slowness { marked_until, answers, ..Slowness::default() };
         let fixture = fixture.has(Health { slow, ..Health::default() }).await;
         fixture.receive(queue, std::slice::from_ref(&moved)).await;
         let sent = sent_to(&fixture, Queue::Slow);

@@ -78,7 +78,8 @@ pub fn may_move(delivery: &Delivery) -> bool {
 
 /// Returns the queue that a delivery moves to; `None` if it waits where it is.
 ///
-/// Only the slow queue waits for its batches to be filled, so what is due at a time is in a retry queue.
+/// Only the slow queue waits for its batches to be filled, so what is due at a time is in a retry queue. What
+/// waits for its endpoint is in the slow queue if that hangs, or waits for longer than a quarter of an hour.
 /// A wait that is longer than SQS delays a message is never moved from one to the other: it would be
 /// received once more.
 fn next_queue(
@@ -91,9 +92,10 @@ fn next_queue(
     let own = loaded.delivery.retry_queue(settings.retry_shards);
     let is_short = end_of(loaded, wait, now).1 <= Duration::from_secs(u64::from(DELAY_S_MAX));
     let may_move = is_short && may_move(&loaded.delivery);
+    let slow = context.healths.of(loaded.subscription()).known().slow;
     let is_held_back = settings.sends_to_slow
         && matches!(wait, Wait::RecheckAt(_) | Wait::NotAtAll)
-        && context.healths.of(loaded.subscription()).known().slow.is_slow(now);
+        && (slow.is_slow(now) && slow.hangs() || !is_short);
     match (loaded.record.queue, wait) {
         (_, Wait::WhilePaused(_)) => None,
         (Queue::Dispatch, _) => Some(if is_held_back { Queue::Slow } else { own }),

@@ -178,6 +178,13 @@ impl Slowness {
             .clamp(settings.first_budget, settings.budget_max)
     }
 
+    /// Whether its requests take so long that they should share invocations: [`HANGS_AFTER`] on the average,
+    /// as far as its answers tell.
+    pub fn hangs(&self) -> bool {
+        let took = self.answers.took_ms.map(|ms| Duration::from_millis(ms.into()));
+        took.is_some_and(|took| took >= HANGS_AFTER)
+    }
+
     /// Returns how many requests are under way to it, as far as leases tell.
     pub fn under_way(&self, now: Timestamp) -> u32 {
         let live = self.leases.iter().filter(|lease| now < lease.until);

@@ -124,8 +124,8 @@ fn traces_are_samples() {
     let got = dollars(&lines(&busy), "traces of X-Ray");
     assert!((got - want).abs() < 0.005, "{got}, not {want}");
     let hanging = Estate { hanging: 1.0, tracing: true, ..Estate::default() };
-    // One a second of ingest, 2.3 of dispatch.
-    let want = ((1.0 + 1.0 + 0.05 * 1.3) * SECONDS + 43_800.0) * 5.0 / 1e6;
+    // One a second of ingest, 4.5 of dispatch.
+    let want = ((1.0 + 1.0 + 0.05 * 3.5) * SECONDS + 43_800.0) * 5.0 / 1e6;
     let got = dollars(&lines(&hanging), "traces of X-Ray");
     assert!((got - want).abs() < 0.005, "{got}, not {want}");
 }
