@@ -138,7 +138,7 @@ async fn with_events(deliveries: Vec<LoadedDelivery>, report: &Report<'_>) -> Ve
     with_all_events(taken, held.collect(), report).await
 }
 
-/// Does so without a bound, and lets others wait that are `held`.
+/// Loads the events of all deliveries, without a bound. Lets those wait that are `held`.
 async fn with_all_events(
     deliveries: Vec<LoadedDelivery>,
     mut held: Vec<(LoadedDelivery, Wait)>,

@@ -35,7 +35,7 @@ use crate::{
 pub use end::drop_delivery;
 pub use wait::{Wait, may_move, wait_all, wait_one};
 
-/// How many successors of its message may carry a delivery on whose state can't be written.
+/// How many successor messages may carry on a delivery whose state can't be written.
 const RESENT_MAX: u8 = 8;
 
 /// How many successors may move a delivery between its retry queue and the slow queue.

@@ -74,7 +74,7 @@ impl<T: Configuration + SubscriptionSecrets> Configuration for WithSecrets<T> {
     }
 }
 
-/// Puts the secrets of the same revision back. Returns the key if there are none.
+/// Adds the secrets of the same revision to an event subscription. Returns its key if they are missing.
 fn joined(
     (one, revision): (EventSubscription, u64),
     secrets: &WrittenSecrets,

@@ -32,7 +32,7 @@ const POLICIES: [&str; 4] =
 pub(super) fn check(plan: &Plan<'_>) -> Vec<Fault> {
     let functions = || plan.of("aws_lambda_function").filter(|it| it.text(TABLE).is_some());
     let of_plan: BTreeSet<_> = functions().filter_map(|it| it.text(TABLE)).collect();
-    // Beside the functions of a deployment: a module of such a name elsewhere is none of its.
+    // The readers are in the module that has the functions: one of the same name elsewhere is another deployment's.
     let readers: BTreeSet<_> = functions()
         .flat_map(|function| {
             let own = module_of(function.address);
