@@ -178,11 +178,11 @@ impl Slowness {
             .clamp(settings.first_budget, settings.budget_max)
     }
 
-    /// Whether its requests take so long that they should share invocations: [`HANGS_AFTER`] on the average,
-    /// as far as its answers tell.
+    /// Returns whether its requests take so long that they should share invocations: [`HANGS_AFTER`] on the
+    /// average. One whose answers are not known may hang: its first requests are unanswered still.
     pub fn hangs(&self) -> bool {
         let took = self.answers.took_ms.map(|ms| Duration::from_millis(ms.into()));
-        took.is_some_and(|took| took >= HANGS_AFTER)
+        took.is_none_or(|took| took >= HANGS_AFTER)
     }
 
     /// Returns how many requests are under way to it, as far as leases tell.

@@ -278,6 +278,14 @@ fn the_average_follows_the_answers() {
 }
 
 #[test]
+fn what_may_hang_shares_invocations() {
+    for (took_ms, hangs) in [(None, true), (Some(4_999), false), (Some(5_000), true)] {
+        let answers = AnswerCounts { took_ms, ..AnswerCounts::default() };
+        assert_eq!(Slowness { answers, ..marked(20) }.hangs(), hangs, "{took_ms:?}");
+    }
+}
+
+#[test]
 fn a_reset_forgets_the_mark_and_keeps_the_leases() {
     let (slow, _) = take(&Slowness { votes: 1, ..marked(20) }, id(1), 7, at(10), &SETTINGS);
     let reset = slow.unmarked();
