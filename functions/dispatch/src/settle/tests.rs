@@ -322,6 +322,19 @@ async fn what_slow_endpoints_hold_back_is_in_the_slow_queue_table() {
     }
 }
 
+/// It may have been removed, or its policy; the retry queues are always there.
+#[tokio::test(start_paused = true)]
+async fn what_the_slow_queue_refuses_is_in_a_retry_queue() {
+    let mut fixture = Fixture::new(None);
+    (fixture.sends_to_slow, fixture.sender_faults) = (true, Plan::failing(1..=1));
+    let marked_until = Some(NOW + Duration::from_secs(10));
+    let slow = Slowness { marked_until, ..Slowness::default() };
+    let fixture = fixture.has(Health { slow, ..Health::default() }).await;
+    assert_eq!(fixture.receive(Queue::Dispatch, &[delivery(7)]).await, [0_u128; 0]);
+    let sent = [Queue::Slow, Queue::Retry(0)].map(|queue| sent_to(&fixture, queue).len());
+    assert_eq!((sent, fixture.requests()), ([0, 1], 0));
+}
+
 /// Lambda stops what goes round sixteen times.
 #[tokio::test(start_paused = true)]
 async fn a_delivery_moves_between_the_queues_a_few_times() {

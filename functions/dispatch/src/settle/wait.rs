@@ -210,10 +210,11 @@ async fn send_on(
     }
     let answers = context.sender.send(queue, messages.clone()).await;
     for ((loaded, message), answer) in moved.into_iter().zip(messages).zip(answers) {
-        // A failure is tried once more, which may send it twice.
+        // A failure is tried once more, in the retry queue, which may send it twice.
+        let own = loaded.delivery.retry_queue(context.settings.retry_shards);
         let answer = match answer {
             Ok(()) => Ok(()),
-            Err(_) => send_one(context, queue, message).await,
+            Err(_) => send_one(context, own, message).await,
         };
         settled.push((loaded.record, answer.map(|()| Disposition::Delete)));
     }
