@@ -348,6 +348,7 @@ impl Parts {
         let (tables, queues) = (self.store.tables(), self.store.queues());
         manage::Context {
             configuration: Arc::new(WithSecrets(Arc::clone(&tables))),
+            without_secrets: Arc::clone(&tables) as _,
             keys: Arc::clone(&tables) as _,
             topics: Arc::clone(&tables) as _,
             subscriptions: Arc::clone(&tables) as _,

@@ -36,6 +36,9 @@ pub use routes::{answer, respond};
 #[derive(Clone)]
 pub struct Context {
     pub configuration: Arc<dyn Configuration>,
+    /// The same without secrets, which what only counts or deletes needs not read: so event subscriptions whose
+    /// secrets were lost can be deleted.
+    pub without_secrets: Arc<dyn Configuration>,
     pub keys: Arc<dyn TopicKeys>,
     pub topics: Arc<dyn TopicStore>,
     pub subscriptions: Arc<dyn SubscriptionStore>,

@@ -353,7 +353,7 @@ async fn endless_changes_of_others_end_in_a_conflict() {
     let fixture = Fixture::with_subscription().await;
     // The calls of each try, and those of the first one alone: the endpoint is asked once.
     let table =
-        [("PUT /topics/demo", 2, 0), (S1, 4, 1), (S1_DELETE, 4, 0), ("DELETE /topics/demo", 4, 0)];
+        [("PUT /topics/demo", 2, 0), (S1, 4, 1), (S1_DELETE, 3, 0), ("DELETE /topics/demo", 3, 0)];
     for (line, of_each, of_first) in table {
         let made = fixture.made();
         // Immediately before each write.

@@ -32,7 +32,7 @@ const TRIES_MAX: u32 = 5;
 /// Configuration whose event subscriptions have their secrets.
 ///
 /// Both are written together, under one revision, but are read one after the other. So what is not of one
-/// revision is read again: otherwise the secrets for one endpoint could be sent to another.
+/// revision is read again, and that alone: otherwise the secrets for one endpoint could be sent to another.
 pub struct WithSecrets<T>(pub Arc<T>);
 
 #[async_trait]
@@ -46,35 +46,45 @@ impl<T: Configuration + SubscriptionSecrets> Configuration for WithSecrets<T> {
         topic: &str,
         names: Option<&BTreeSet<&str>>,
     ) -> Result<Vec<(EventSubscription, u64)>> {
-        let mut left = None;
+        let (mut whole, mut left) = (Vec::new(), None::<BTreeSet<String>>);
         for _ in 0..TRIES_MAX {
+            let again = left.as_ref().map(|left| left.iter().map(String::as_str).collect());
+            let names = again.as_ref().or(names);
             let found = self.0.written(topic, names).await?;
             let lacking = found.iter().filter(|(one, _)| one.lacks_secrets());
             let lacking: BTreeSet<_> =
                 lacking.map(|(one, _)| name::folded(&one.key.name)).collect();
-            if lacking.is_empty() {
-                return Ok(found);
+            let secrets = match lacking.iter().map(String::as_str).collect::<BTreeSet<_>>() {
+                lacking if lacking.is_empty() => WrittenSecrets::new(),
+                lacking => self.0.secrets(topic, names.map(|_| &lacking)).await?,
+            };
+            let mut missing = BTreeSet::new();
+            for one in found {
+                match joined(one, &secrets) {
+                    Ok(one) => whole.push(one),
+                    Err(name) => _ = missing.insert(name),
+                }
             }
-            let lacking = lacking.iter().map(String::as_str).collect();
-            let secrets = self.0.secrets(topic, names.map(|_| &lacking)).await?;
-            match found.into_iter().map(|one| joined(one, &secrets)).collect() {
-                Ok(whole) => return Ok(whole),
-                Err(key) => left = Some(key),
+            if missing.is_empty() {
+                whole.sort_by_cached_key(|(one, _)| name::folded(&one.key.name));
+                return Ok(whole);
             }
+            left = Some(missing);
         }
+        let left: Vec<_> = left.into_iter().flatten().collect();
         Err(PortError::new(
             "reading the secrets of event subscriptions",
             format!(
-                "those of {} are missing, or are of another revision, at each of {TRIES_MAX} reads: if that \
-                 lasts, restore its item of SECRETS# in the configuration's table, or delete its own item there, and \
-                 create it again",
-                left.unwrap_or_default()
+                "those of {} in topic {topic} are missing, or are of another revision, at each of {TRIES_MAX} \
+                 reads: if that lasts, restore the SECRETS# items in the configuration's table, or delete these event \
+                 subscriptions and create them again",
+                left.join(", ")
             ),
         ))
     }
 }
 
-/// Adds the secrets of the same revision to an event subscription. Returns its key if they are missing.
+/// Adds the secrets of the same revision to an event subscription. Returns its folded name if they are missing.
 fn joined(
     (one, revision): (EventSubscription, u64),
     secrets: &WrittenSecrets,
@@ -82,8 +92,8 @@ fn joined(
     if !one.lacks_secrets() {
         return Ok((one, revision));
     }
-    let found = secrets.get(&name::folded(&one.key.name));
-    let of_revision = found.filter(|(_, of)| *of == revision);
+    let name = name::folded(&one.key.name);
+    let of_revision = secrets.get(&name).filter(|(_, of)| *of == revision);
     let whole = of_revision.and_then(|(secrets, _)| one.joined(secrets));
-    whole.map(|whole| (whole, revision)).ok_or_else(|| one.key.to_string())
+    whole.map(|whole| (whole, revision)).ok_or(name)
 }

@@ -114,7 +114,10 @@ async fn missing_secrets_are_an_error_that_names_the_event_subscription() {
     let one = of("https://e.example/?k=hush", 5, 2);
     let (found, reads) = read(&[one], &[]).await;
     let error = format!("{:?}", found.expect_err("no event subscription without its secrets"));
-    assert!(error.contains("those of t/S are missing") && error.contains("restore"), "{error}");
+    assert!(
+        error.contains("those of s in topic t are missing") && error.contains("restore"),
+        "{error}"
+    );
     assert!(!error.contains("hush"), "{error}");
     assert_eq!(reads, (5, 5));
 }

@@ -17,6 +17,7 @@ pub(crate) fn manage_context(deployment: &Deployment) -> manage::Context {
     let consents = deployment.of(&deployment.consents);
     manage::Context {
         configuration: Arc::new(WithSecrets(Arc::clone(&tables))),
+        without_secrets: Arc::clone(&tables) as _,
         keys: Arc::clone(&tables) as _,
         topics: Arc::clone(&tables) as _,
         subscriptions: Arc::clone(&tables) as _,

@@ -27,6 +27,10 @@ use crate::{Context, Reply, TRIES_MAX};
 /// How late a due delivery is received at most: queues count in seconds, and wake sends page by page.
 const LATE: Duration = Duration::from_secs(6);
 
+/// The same if it may be in the slow queue, at which Lambda looks every 20 s. Source: Lambda's guide, "Batching
+/// behavior" of SQS.
+const LATE_IN_SLOW_QUEUE: Duration = Duration::from_secs(26);
+
 /// Have a waiting delivery attempted now, whatever its wait and the endpoint's health
 #[utoipa::path(
     post,
@@ -69,7 +73,8 @@ pub(super) async fn resend(context: InContext, sent: Sent) -> Answer {
             let message = "Its queue can't give it out before: it is attempted then, even if the \
                            endpoint is on probation or delayed.";
             resent.result = ResendResult::Requested;
-            resent.expected_by = Some((until.max(now) + LATE).into());
+            let late = if context.settings.has_slow_queue { LATE_IN_SLOW_QUEUE } else { LATE };
+            resent.expected_by = Some((until.max(now) + late).into());
             resent.message = Some(message.to_owned());
         }
         return Ok(Reply::ok(resent));

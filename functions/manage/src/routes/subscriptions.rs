@@ -368,7 +368,7 @@ pub(super) async fn delete(context: InContext, sent: Sent) -> Answer {
     let mut asked_for: Option<Uuid> = None;
     for _ in 0..TRIES_MAX {
         let topic = context.configuration.topic(&key.topic).await?;
-        let existing = context.configuration.subscription(key).await?;
+        let existing = context.without_secrets.subscription(key).await?;
         // An event subscription created meanwhile under the name is another one.
         let is_it = |one: &EventSubscription| asked_for.is_none_or(|uid| uid == one.uid);
         let Some((topic, existing)) = topic.zip(existing.filter(is_it)) else {
@@ -412,7 +412,7 @@ fn read(
 }
 
 async fn refuse_too_many(context: &Context, topic: &Topic) -> Result<(), Reply> {
-    if context.configuration.subscriptions(&topic.name).await?.len() < SUBSCRIPTIONS_MAX {
+    if context.without_secrets.subscriptions(&topic.name).await?.len() < SUBSCRIPTIONS_MAX {
         return Ok(());
     }
     let message = format!(

@@ -170,7 +170,7 @@ pub(super) async fn delete(context: InContext, sent: Sent) -> Answer {
         // Check each time: another caller may have changed the topic.
         precondition.check(Some(topic.etag))?;
         asked_for = Some(topic.created_at);
-        let subscriptions = context.configuration.subscriptions(name).await?;
+        let subscriptions = context.without_secrets.subscriptions(name).await?;
         let names: Vec<_> = subscriptions
             .into_iter()
             .take(DELETED_AT_ONCE_MAX)

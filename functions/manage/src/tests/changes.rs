@@ -1,5 +1,10 @@
 //! Changes: patches, entity tags, and what changes nothing.
 
+use std::{collections::BTreeSet, sync::Arc};
+
+use async_trait::async_trait;
+use gridpost_core::{subscription::EventSubscription, topic::Topic};
+use gridpost_ports::{Configuration, PortError, SubscriptionSecrets, WithSecrets, WrittenSecrets};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -178,4 +183,45 @@ async fn of_two_writers_with_one_tag_one_is_told() {
     assert_eq!(fixture.made() - made, 5, "the write met another, and both are read again");
     assert_eq!((refused.status, code(&refused)), (412, "PreconditionFailed"));
     assert_eq!(body(&fixture.call(S1_GET).await)["properties"]["labels"], json!(["theirs"]));
+}
+
+/// A table in which the items with secrets were lost, as after a partial restore.
+struct SecretsLost(Arc<dyn Configuration>);
+
+#[async_trait]
+impl Configuration for SecretsLost {
+    async fn topic(&self, name: &str) -> Result<Option<Topic>, PortError> {
+        self.0.topic(name).await
+    }
+
+    async fn written(
+        &self,
+        topic: &str,
+        names: Option<&BTreeSet<&str>>,
+    ) -> Result<Vec<(EventSubscription, u64)>, PortError> {
+        self.0.written(topic, names).await
+    }
+}
+
+#[async_trait]
+impl SubscriptionSecrets for SecretsLost {
+    async fn secrets(
+        &self,
+        _: &str,
+        _: Option<&BTreeSet<&str>>,
+    ) -> Result<WrittenSecrets, PortError> {
+        Ok(WrittenSecrets::new())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_lost_its_secrets_can_be_deleted_and_created_again() {
+    for line in [S1_DELETE, "DELETE /topics/demo"] {
+        let mut fixture = Fixture::with_subscription().await;
+        let lost = SecretsLost(Arc::clone(&fixture.context.without_secrets));
+        fixture.context.configuration = Arc::new(WithSecrets(Arc::new(lost)));
+        assert_eq!(fixture.call(S1_GET).await.status, 503);
+        assert_eq!(fixture.call(line).await.status, 200, "{line}");
+        assert_eq!(fixture.call(S1_GET).await.status, 404, "{line}");
+    }
 }

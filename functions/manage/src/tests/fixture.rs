@@ -44,6 +44,7 @@ impl Fixture {
         let journal = Arc::<FakeJournal>::default();
         let context = Context {
             configuration: Arc::new(WithSecrets(Arc::clone(&tables))),
+            without_secrets: Arc::clone(&tables) as _,
             keys: Arc::clone(&tables) as _,
             topics: Arc::clone(&tables) as _,
             subscriptions: Arc::clone(&tables) as _,

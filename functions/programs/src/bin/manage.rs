@@ -50,6 +50,7 @@ fn context(started: &Started) -> Result<Context, Error> {
     let authenticated = |client| Authenticated::new(client, Arc::clone(&tokens));
     Ok(Context {
         configuration: Arc::new(WithSecrets(Arc::clone(&table))),
+        without_secrets: Arc::clone(&table) as _,
         keys: Arc::clone(&table) as _,
         topics: Arc::clone(&table) as _,
         subscriptions: table,

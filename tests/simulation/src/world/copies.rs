@@ -233,6 +233,7 @@ impl Simulation {
         let meter = self.meter("manage");
         gridpost_manage::Context {
             configuration: Arc::new(WithSecrets(Arc::clone(&tables))),
+            without_secrets: Arc::clone(&tables) as _,
             keys: Arc::clone(&tables) as _,
             topics: Arc::clone(&tables) as _,
             subscriptions: Arc::clone(&tables) as _,
