@@ -1093,7 +1093,7 @@ variable "alarm_failed_publishes" {
 }
 
 variable "alarm_due_retries" {
-  description = "Due messages waiting in one retry queue, at least 0. If there are more for a quarter of an hour, the alarm on late retries goes off."
+  description = "Due messages waiting in one retry queue or the slow queue, at least 0. If there are more for a quarter of an hour, the alarm on late retries goes off."
   type        = number
   default     = 1000
   nullable    = false

@@ -4,7 +4,11 @@
 
 use std::{collections::BTreeMap, ops::Range, time::Duration};
 
-use gridpost_core::{delivery::queue::Queue, subscription::SubscriptionKey, time::Timestamp};
+use gridpost_core::{
+    delivery::{parking, queue::Queue},
+    subscription::SubscriptionKey,
+    time::Timestamp,
+};
 use gridpost_testkit::history::HealthWrite;
 use uuid::Uuid;
 
@@ -127,11 +131,15 @@ impl Waits {
         let history = &check.remains.history;
         to.extend(hindrances(check, delivery, each));
         to.extend(history.held_back.get(&delivery).into_iter().flatten().cloned());
+        let spread = parking::spread(u64::try_from(history.in_flight_max).expect("small"));
+        let spread_ms = i64::try_from(spread.as_millis()).expect("ten minutes at most");
         for park in history.parks.get(&delivery).into_iter().flatten() {
             // A delivery that could not be sent back is parked again, longer each time.
             let least = if park.postponed > 0 { park.due } else { park.at + PARKED_MIN };
             to.push(park.at..least);
-            to.push(park.due..park.due + WAKE_EVERY);
+            // It may have been due by as much earlier.
+            let due = Timestamp::from_millis(park.due.as_millis() - spread_ms);
+            to.push(due..park.due + WAKE_EVERY);
             add(&self.wake, &(park.at..park.due + WAKE_EVERY * 2), to);
         }
     }
