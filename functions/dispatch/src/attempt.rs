@@ -35,7 +35,7 @@ pub async fn send(
     let sent = {
         let mut request = pin!(attempt(context, deliveries));
         match lease {
-            Some(_) => request.await,
+            Some(lease) => lease.watched(request.as_mut()).await,
             None => watched(context, deliveries[0].subscription(), request.as_mut()).await,
         }
     };

@@ -60,7 +60,11 @@ fn plan_for(context: &Context, loaded: &LoadedDelivery, health: &Health, spread:
     };
     let admission = admit(health, loaded.rules(), subscription.probation_policy, asking);
     let lane = match context.lane_of(&loaded.record) {
-        Lane::Retry if !health.slow.hangs() || !settle::may_move(&loaded.delivery) => Lane::Slow,
+        Lane::Retry
+            if !health.slow.shares_invocations(now) || !settle::may_move(&loaded.delivery) =>
+        {
+            Lane::Slow
+        }
         lane => lane,
     };
     plan(loaded.facts(lane, (admission, health.slow.is_slow(now)), now), now)

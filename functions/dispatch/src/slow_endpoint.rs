@@ -117,6 +117,21 @@ impl<'c> Lease<'c> {
         }
     }
 
+    /// Makes a request. Notes that it hangs once it is unanswered for [`HANGS_AFTER`], unless that is known of
+    /// its endpoint.
+    pub async fn watched<T>(&self, request: Pin<&mut impl Future<Output = T>>) -> T {
+        let patience = tokio::time::sleep(HANGS_AFTER);
+        pin_mut!(patience);
+        let request = match select(request, patience).await {
+            Either::Left((answer, _)) => return answer,
+            Either::Right(((), request)) => request,
+        };
+        if !self.context.healths.of(&self.subscription).known().slow.hangs() {
+            self.learned.lock().expect("no panic while held").hanging += 1;
+        }
+        request.await
+    }
+
     /// Records that a request ended, or was not made.
     pub fn end_one(&self) {
         let mut learned = self.learned.lock().expect("no panic while held");
@@ -161,7 +176,7 @@ impl<'c> Lease<'c> {
 
     fn has_news(&self) -> bool {
         let learned = self.learned.lock().expect("no panic while held");
-        learned.fast + learned.slow + learned.silent > 0
+        learned.fast + learned.slow + learned.silent + learned.hanging > 0
     }
 }
 
@@ -177,8 +192,8 @@ pub async fn to_slow_lane(context: &Context, loaded: &LoadedDelivery) -> Wait {
 /// Returns how long a delivery waits if its slow endpoint has no room for it.
 pub async fn look_again(context: &Context, loaded: &LoadedDelivery) -> Wait {
     let (slow, now) = (context.healths.of(loaded.subscription()).known().slow, context.clock.now());
-    let in_slow_queue =
-        loaded.record.queue == Queue::Slow || slow.hangs() && settle::may_move(&loaded.delivery);
+    let in_slow_queue = loaded.record.queue == Queue::Slow
+        || slow.shares_invocations(now) && settle::may_move(&loaded.delivery);
     let queue = match context.settings.sends_to_slow && in_slow_queue {
         true => Queue::Slow,
         false => loaded.delivery.retry_queue(context.settings.retry_shards),

@@ -14,6 +14,7 @@ use gridpost_simulation::{
     lambda::{Hop, Ramp},
     lateness,
     neighbours::{self, Plan, Report},
+    scenario::Scenario,
     world,
 };
 use gridpost_testkit::endpoint::{Reaction, Script};
@@ -145,9 +146,29 @@ fn an_attempt_that_hangs_is_billed_a_third() {
 #[test]
 fn retries_beside_hanging_endpoints_come_when_they_are_due() {
     let plan = plan(&["never"; 20], 10.0, 30, 10);
+    assert_retries_come_when_due(neighbours::scenario(&plan));
+}
+
+/// The same beside one that answers after a second, and after a minute not at all.
+#[test]
+fn retries_beside_an_endpoint_that_begins_to_hang_come_when_they_are_due() {
+    let mut answers = vec![Reaction::status(200).after(Duration::from_secs(1)); 1_800];
+    answers.push(Reaction::NEVER);
+    let script = Some(Script::Answers(answers));
+    let scenario =
+        neighbours::scenario(&Plan { healthy_rate: 1.0, seconds: 120, ..Plan::default() });
+    let mut scenario = scenario.with("turns", ProfileName::Basic, script, |_| {});
+    for number in 0..3_600 {
+        scenario = scenario.publish("turns", number * 1_000 / 30, &[100]);
+    }
+    assert_retries_come_when_due(scenario);
+}
+
+/// Asserts it of an endpoint beside those of a scenario, all on one retry queue.
+#[track_caller]
+fn assert_retries_come_when_due(scenario: Scenario) {
     let script = Script::Flaky { rate: 0.2, reactions: vec![Reaction::status(500)] };
-    let mut scenario =
-        neighbours::scenario(&plan).with("again", ProfileName::Basic, Some(script), |_| {});
+    let mut scenario = scenario.with("again", ProfileName::Basic, Some(script), |_| {});
     scenario.queues.retry_shards = 1;
     for number in 0..600 {
         scenario = scenario.publish("again", number * 200, &[100]);

@@ -95,7 +95,7 @@ fn next_queue(
     let slow = context.healths.of(loaded.subscription()).known().slow;
     let is_held_back = settings.sends_to_slow
         && matches!(wait, Wait::RecheckAt(_) | Wait::NotAtAll)
-        && (slow.is_slow(now) && slow.hangs() || !is_short);
+        && (slow.is_slow(now) && slow.shares_invocations(now) || !is_short);
     match (loaded.record.queue, wait) {
         (_, Wait::WhilePaused(_)) => None,
         (Queue::Dispatch, _) => Some(if is_held_back { Queue::Slow } else { own }),

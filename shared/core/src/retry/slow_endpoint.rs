@@ -25,6 +25,10 @@ pub const LEASE: Duration = RESPONSE_WAIT.saturating_add(Duration::from_secs(50)
 /// a single request, and one with few events does not hold an invocation for each.
 pub const HANGS_AFTER: Duration = Duration::from_secs(5);
 
+/// With so many requests under way, an endpoint that answers does not get them in its retry queue: each may
+/// hold one of its slots, 50 by default.
+const SHARED_FROM: u32 = 10;
+
 /// The fewest answers that say anything about an endpoint.
 const ANSWERS_MIN: u32 = 20;
 
@@ -52,6 +56,10 @@ const ANSWER_GUESSED: Duration = Duration::from_secs(5);
 
 /// The average time of an answer is over about this many.
 const AVERAGED_OVER: u32 = 20;
+
+/// The assumed time of a request that has been unanswered for [`HANGS_AFTER`], until an endpoint that was
+/// quicker is known to hang.
+const HANGING_GUESSED: Duration = RESPONSE_WAIT.checked_div(2).expect("not by zero");
 
 /// The settings of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +161,8 @@ pub struct SlowEndpointReport {
     pub slow: u32,
     /// Requests without a response in 30 s.
     pub silent: u32,
+    /// Requests that have become unanswered for [`HANGS_AFTER`], and are under way.
+    pub hanging: u32,
     /// The total time of all of these.
     pub took: Duration,
     /// Requests still under way: the invocation keeps this part of its lease.
@@ -178,8 +188,14 @@ impl Slowness {
             .clamp(settings.first_budget, settings.budget_max)
     }
 
-    /// Returns whether its requests take so long that they should share invocations: [`HANGS_AFTER`] on the
-    /// average. One whose answers are not known may hang: its first requests are unanswered still.
+    /// Returns whether its requests should share invocations in the slow queue. Otherwise they come sooner in its
+    /// retry queue, and few enough are under way there to leave room for others, even if it begins to hang.
+    pub fn shares_invocations(&self, now: Timestamp) -> bool {
+        self.hangs() || self.under_way(now) >= SHARED_FROM
+    }
+
+    /// Returns whether its answers take [`HANGS_AFTER`] on the average. One whose answers are not known may
+    /// hang: its first requests are unanswered still.
     pub fn hangs(&self) -> bool {
         let took = self.answers.took_ms.map(|ms| Duration::from_millis(ms.into()));
         took.is_none_or(|took| took >= HANGS_AFTER)
@@ -314,6 +330,10 @@ fn learned(
     let bound = slow.bound(settings).saturating_add(answers).min(settings.bound_max);
     next.bound = if answers > 0 { Some(bound) } else { slow.bound };
     next.answers = slow.answers.with(answered);
+    if answered.hanging > 0 && !next.hangs() {
+        let took_ms = next.answers.averaged(HANGING_GUESSED * answered.hanging, answered.hanging);
+        next.answers.took_ms = Some(took_ms);
+    }
     let halves = slow.halved_at.is_none_or(|at| now.since(at) >= settings.halved_every);
     if answered.silent > 0 && halves {
         next.bound = Some((bound / 2).max(settings.bound_min));

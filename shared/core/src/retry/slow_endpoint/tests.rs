@@ -278,10 +278,42 @@ fn the_average_follows_the_answers() {
 }
 
 #[test]
-fn what_may_hang_shares_invocations() {
-    for (took_ms, hangs) in [(None, true), (Some(4_999), false), (Some(5_000), true)] {
+fn what_may_hang_and_what_has_many_requests_shares_invocations() {
+    for (took_ms, under_way, shares) in [
+        (None, 0, true),
+        (Some(4_999), 0, false),
+        (Some(4_999), 9, false),
+        (Some(4_999), 10, true),
+        (Some(5_000), 0, true),
+    ] {
         let answers = AnswerCounts { took_ms, ..AnswerCounts::default() };
-        assert_eq!(Slowness { answers, ..marked(20) }.hangs(), hangs, "{took_ms:?}");
+        let (slow, _) =
+            take(&Slowness { answers, ..marked(20) }, id(1), under_way, at(10), &SETTINGS);
+        assert_eq!(slow.shares_invocations(at(10)), shares, "{took_ms:?}, {under_way}");
+    }
+}
+
+/// Their silence is known 25 s later. Meanwhile they would fill its retry queue.
+#[test]
+fn a_quick_endpoint_that_begins_to_hang_is_known_before_its_first_silence() {
+    let hanging = SlowEndpointReport { hanging: 1, ..SlowEndpointReport::default() };
+    let answers = AnswerCounts { took_ms: Some(1_000), ..AnswerCounts::default() };
+    let mut slow = Slowness { answers, ..marked(20) };
+    let reports = (1..).find(|_| {
+        slow = give_back(&slow, id(1), hanging, at(10), &SETTINGS);
+        slow.hangs()
+    });
+    assert_eq!(reports, Some(7));
+    let more = give_back(&slow, id(1), hanging, at(10), &SETTINGS);
+    assert_eq!(more, slow, "it is known, and its answers tell how long they take");
+    // One in fifty hangs.
+    let mut slow = Slowness { answers, ..marked(20) };
+    for _ in 0..100 {
+        let one_s = Duration::from_secs(1);
+        let quick = SlowEndpointReport { slow: 1, took: one_s, ..SlowEndpointReport::default() };
+        slow = (0..50).fold(slow, |slow, _| give_back(&slow, id(1), quick, at(10), &SETTINGS));
+        slow = give_back(&slow, id(1), hanging, at(10), &SETTINGS);
+        assert!(!slow.hangs(), "{slow:?}");
     }
 }
 
@@ -305,7 +337,7 @@ fn step() -> impl Strategy<Value = Step> {
     let answered = (few.clone(), few.clone(), few.clone(), few.clone()).prop_map(
         |(fast, slow, silent, under_way)| {
             let took = Duration::from_secs(1) * (fast + slow + silent);
-            SlowEndpointReport { fast, slow, silent, took, under_way }
+            SlowEndpointReport { fast, slow, silent, hanging: silent, took, under_way }
         },
     );
     prop_oneof![
