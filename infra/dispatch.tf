@@ -77,6 +77,7 @@ module "dispatch" {
     GRIDPOST_SLOW_AFTER_MS             = tostring(var.slow_after_ms)
     GRIDPOST_FIRST_ATTEMPT_LISTENERS   = tostring(ceil(var.first_attempt_concurrency * var.late_response_share))
     GRIDPOST_RETRY_LISTENERS           = tostring(ceil(var.retry_concurrency * var.late_response_share))
+    GRIDPOST_SLOW_LISTENERS            = tostring(floor(var.slow_concurrency * var.late_response_share))
     GRIDPOST_PROBATION_SECONDS         = jsonencode(var.probation_seconds)
     GRIDPOST_VALIDATION_ORIGIN         = var.validation_origin
     GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS   = tostring(var.log_successful_attempts)

@@ -19,7 +19,7 @@ locals {
   delivery_visibility_seconds = local.timeout_seconds["dispatch"] + 30
 
   # A record waits for its batch first: for the window, or where few come for 20 s, for which Lambda polls.
-  slow_visibility_seconds = local.delivery_visibility_seconds + max(var.slow_window_seconds, var.slow_window_seconds > 0 ? 20 : 0)
+  slow_visibility_seconds = local.delivery_visibility_seconds + (var.slow_window_seconds > 0 ? 20 : 0)
 
   # These messages can wait after a crash: six times the function's timeout, as AWS advises for throttled functions.
   dead_letter_visibility_seconds = local.timeout_seconds["dead-letter"] * 6

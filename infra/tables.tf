@@ -45,7 +45,7 @@ resource "aws_dynamodb_table" "config" {
   # and no message either.
   depends_on = [
     aws_sqs_queue.poison, aws_sqs_queue.dispatch, aws_sqs_queue.retry, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out,
-    aws_sqs_queue.redrive,
+    aws_sqs_queue.redrive, aws_sqs_queue.slow,
   ]
 }
 
@@ -108,6 +108,6 @@ resource "aws_dynamodb_table" "state" {
   # As for config.
   depends_on = [
     aws_sqs_queue.poison, aws_sqs_queue.dispatch, aws_sqs_queue.retry, aws_sqs_queue.dead_letter, aws_sqs_queue.fan_out,
-    aws_sqs_queue.redrive,
+    aws_sqs_queue.redrive, aws_sqs_queue.slow,
   ]
 }

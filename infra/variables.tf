@@ -386,17 +386,17 @@ variable "slow_batch_size" {
 }
 
 variable "slow_window_seconds" {
-  description = "Seconds that Lambda waits to fill a batch from the slow queue, 0 to 300; at least 1 if slow_batch_size is over 10. Where few messages come, Lambda waits 20 s even with a shorter window. Only slow endpoints' events wait."
+  description = "Seconds that Lambda waits to fill a batch from the slow queue, 0 to 20; at least 1 if slow_batch_size is over 10. Where few messages come, Lambda waits 20 s even with a shorter window. Only slow endpoints' events wait."
   type        = number
   default     = 1
   nullable    = false
 
   validation {
     condition = (
-      var.slow_window_seconds >= 0 && var.slow_window_seconds <= 300
+      var.slow_window_seconds >= 0 && var.slow_window_seconds <= 20
       && floor(var.slow_window_seconds) == var.slow_window_seconds
     )
-    error_message = "slow_window_seconds must be a whole number from 0 to 300, got ${var.slow_window_seconds}."
+    error_message = "slow_window_seconds must be a whole number from 0 to 20, got ${var.slow_window_seconds}."
   }
 }
 

@@ -180,11 +180,11 @@ run "visibility_follows_the_timeout" {
 
   variables {
     dispatch_timeout_seconds = 900
-    slow_window_seconds      = 60
+    slow_window_seconds      = 20
   }
 
   assert {
-    condition     = aws_sqs_queue.slow.visibility_timeout_seconds == 990
+    condition     = aws_sqs_queue.slow.visibility_timeout_seconds == 950
     error_message = "the slow queue hides for ${aws_sqs_queue.slow.visibility_timeout_seconds} s"
   }
 
@@ -291,6 +291,7 @@ run "what_queues_may_use_fits_into_the_account" {
     condition = (
       module.dispatch.environment["GRIDPOST_SLOW_QUEUE_SENT_TO"] == "false" && aws_lambda_event_source_mapping.slow.enabled != false
       && aws_lambda_event_source_mapping.slow.scaling_config[0].maximum_concurrency == 2
+      && module.dispatch.environment["GRIDPOST_SLOW_LISTENERS"] == "0"
     )
     error_message = "what the slow queue holds is not read any more, or more comes"
   }

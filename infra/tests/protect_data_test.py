@@ -33,7 +33,7 @@ class ProtectData(unittest.TestCase):
 
     def test_every_table_is_deleted_before_every_queue(self):
         self.assertEqual(len(resources("aws_dynamodb_table", self.text)), 2)
-        self.assertEqual(len(resources("aws_sqs_queue", self.text)), 6)
+        self.assertEqual(len(resources("aws_sqs_queue", self.text)), 7)
         self.assertEqual(missing(self.text), [])
 
     def test_a_queue_that_is_left_out_is_found(self):

@@ -81,7 +81,7 @@ run "refuses_what_is_above_its_range" {
     queue_message_bytes_max     = 1048577
     late_response_share         = 1.1
     slow_batch_size             = 1001
-    slow_window_seconds         = 301
+    slow_window_seconds         = 21
     slow_after_ms               = 30001
     retry_concurrency           = 1001
     slow_concurrency            = 1001

@@ -397,6 +397,7 @@ run "functions_are_told_what_they_need_and_no_more" {
       GRIDPOST_SLOW_AFTER_MS             = "500"
       GRIDPOST_FIRST_ATTEMPT_LISTENERS   = "55"
       GRIDPOST_RETRY_LISTENERS           = "5"
+      GRIDPOST_SLOW_LISTENERS            = "5"
       GRIDPOST_PROBATION_SECONDS         = "{}"
       GRIDPOST_VALIDATION_ORIGIN         = "eventgrid.azure.net"
       GRIDPOST_LOG_SUCCESSFUL_ATTEMPTS   = "false"

@@ -300,6 +300,7 @@ impl Parts {
                 lanes: SlowEndpointSettings::default().at_pace(self.clock.pace()),
                 first_listeners_max: LISTENERS_MAX,
                 retry_listeners_max: RETRY_LISTENERS_MAX,
+                slow_listeners_max: 0,
                 // Every long wait is parked, so that it can be seen.
                 retry_in_flight_limit: 0,
                 queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,

@@ -267,6 +267,7 @@ impl Fixture {
                 lanes: SlowEndpointSettings::default(),
                 first_listeners_max: 10,
                 retry_listeners_max: 5,
+                slow_listeners_max: 0,
                 retry_in_flight_limit: 60_000,
                 queue_message_bytes_max: self.message_bytes_max,
                 dead_letter_delay_s: 300,

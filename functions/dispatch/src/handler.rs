@@ -46,7 +46,13 @@ pub async fn handle(context: &Context, records: Vec<Record>, deadline: Timestamp
     let queue = records.first().map(|record| record.queue);
     let all: Vec<_> = records.iter().map(|record| Arc::clone(&record.message_id)).collect();
     let (deletable, settled) = mpsc::unbounded_channel();
-    let report = Report { context, deletable, deadline, fetched: AtomicUsize::new(0) };
+    let report = Report {
+        context,
+        deletable,
+        deadline,
+        fetched: AtomicUsize::new(0),
+        fetched_by_probes: AtomicUsize::new(0),
+    };
     let work = async {
         let report = report;
         let Batch { groups, poisoned } = receive(context, records).await;

@@ -95,6 +95,7 @@ pub async fn listen_all(context: &Context, queue: Queue, late: Vec<Late>, deadli
 async fn joins(context: &Context, listener: Listener, now: Timestamp) -> bool {
     let most = match listener.queue {
         Queue::Dispatch => context.settings.first_listeners_max,
+        Queue::Slow => context.settings.slow_listeners_max,
         _ => context.settings.retry_listeners_max,
     };
     if most == 0 || !is_quiet(context, listener.queue).await {

@@ -104,6 +104,8 @@ pub struct Settings {
     pub first_listeners_max: usize,
     /// The most listeners of each retry queue.
     pub retry_listeners_max: usize,
+    /// The most listeners of the slow queue.
+    pub slow_listeners_max: usize,
     /// The number of messages in flight in a retry queue above which long waits are parked: 0 to
     /// 120,000.
     pub retry_in_flight_limit: u64,

@@ -70,10 +70,10 @@ async fn rare_attempts(
 ) -> Vec<Option<Late>> {
     let probes = probes.into_iter().map(|(loaded, claim)| async move {
         // One for each event subscription, and its others wait for what it finds.
-        let deliveries = with_all_events(vec![loaded], Vec::new(), report).await;
+        let deliveries = with_events(vec![loaded], true, report).await;
         request(deliveries, Permit::Claim(claim), report).await
     });
-    let fetched = async { free_requests(with_events(fetched, report).await, report).await };
+    let fetched = async { free_requests(with_events(fetched, false, report).await, report).await };
     let leased = leased_requests(leased, report);
     let (probed, made, leased) = futures::join!(join_all(probes), fetched, leased);
     probed.into_iter().chain(made).chain(leased).collect()
@@ -112,7 +112,7 @@ async fn leased_requests(
         report.all(settle::wait_all(context, held).await).await;
     };
     let made = granted.into_iter().map(|deliveries| async {
-        let deliveries = with_events(deliveries, report).await;
+        let deliveries = with_events(deliveries, false, report).await;
         let late = request(deliveries, Permit::Lease(&lease), report).await;
         lease.end_one();
         late
@@ -129,24 +129,19 @@ enum Permit<'l> {
 }
 
 /// Loads the events of deliveries. Settles deliveries without events.
-async fn with_events(deliveries: Vec<LoadedDelivery>, report: &Report<'_>) -> Vec<LoadedDelivery> {
-    let (taken, beyond): (Vec<_>, Vec<_>) = deliveries
-        .into_iter()
-        .partition(|loaded| !loaded.delivery.is_claimed() || report.may_fetch());
-    let again_at = report.context.clock.after(FETCHED_LATER);
-    let held = beyond.into_iter().map(|loaded| (loaded, Wait::RecheckAt(again_at)));
-    with_all_events(taken, held.collect(), report).await
-}
-
-/// Loads the events of all deliveries, without a bound. Lets those wait that are `held`.
-async fn with_all_events(
+async fn with_events(
     deliveries: Vec<LoadedDelivery>,
-    mut held: Vec<(LoadedDelivery, Wait)>,
+    is_probe: bool,
     report: &Report<'_>,
 ) -> Vec<LoadedDelivery> {
     let context = report.context;
-    let mut ready = Vec::new();
-    let taken = deliveries.into_iter().map(|loaded| async move {
+    let (taken, beyond): (Vec<_>, Vec<_>) = deliveries
+        .into_iter()
+        .partition(|loaded| !loaded.delivery.is_claimed() || report.may_fetch(is_probe));
+    let again_at = context.clock.after(FETCHED_LATER);
+    let beyond = beyond.into_iter().map(|loaded| (loaded, Wait::RecheckAt(again_at)));
+    let (mut held, mut ready) = (beyond.collect::<Vec<_>>(), Vec::new());
+    let taken = taken.into_iter().map(|loaded| async move {
         let record = loaded.record.without_body();
         let taken = guarded("loading events", acquire::events(context, loaded)).await;
         (record, taken.and_then(|taken| taken))

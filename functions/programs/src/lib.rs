@@ -146,7 +146,7 @@ fn endpoint_client(
 }
 
 fn settings(retry_shards: usize, sends_to_slow: bool) -> Result<Settings, SettingError> {
-    let (first_listeners_max, retry_listeners_max) = config::listeners_max()?;
+    let [first_listeners_max, retry_listeners_max, slow_listeners_max] = config::listeners_max()?;
     Ok(Settings {
         probation: config::probation()?,
         retry_shards,
@@ -154,6 +154,7 @@ fn settings(retry_shards: usize, sends_to_slow: bool) -> Result<Settings, Settin
         lanes: config::lanes()?,
         first_listeners_max,
         retry_listeners_max,
+        slow_listeners_max,
         retry_in_flight_limit: config::retry_in_flight_limit()?,
         queue_message_bytes_max: config::queue_message_bytes_max()?,
         dead_letter_delay_s: config::dead_letter_delay_s()?,

@@ -232,10 +232,12 @@ pub fn lanes() -> Result<SlowEndpointSettings, SettingError> {
 }
 
 /// Reads how many invocations may listen for late responses: of first attempts from
-/// `GRIDPOST_FIRST_ATTEMPT_LISTENERS`, of a retry queue from `GRIDPOST_RETRY_LISTENERS`.
-pub fn listeners_max() -> Result<(usize, usize), SettingError> {
+/// `GRIDPOST_FIRST_ATTEMPT_LISTENERS`, of a retry queue from `GRIDPOST_RETRY_LISTENERS`, and of the slow queue
+/// from `GRIDPOST_SLOW_LISTENERS`.
+pub fn listeners_max() -> Result<[usize; 3], SettingError> {
     let first = parsed_or("GRIDPOST_FIRST_ATTEMPT_LISTENERS", 55)?;
-    Ok((first, parsed_or("GRIDPOST_RETRY_LISTENERS", 5)?))
+    let retry = parsed_or("GRIDPOST_RETRY_LISTENERS", 5)?;
+    Ok([first, retry, parsed_or("GRIDPOST_SLOW_LISTENERS", 5)?])
 }
 
 /// Reads `GRIDPOST_RETRY_IN_FLIGHT_LIMIT`: with more messages in flight, a retry queue parks long waits.

@@ -105,6 +105,7 @@ impl Fixture {
                 lanes: SlowEndpointSettings::default(),
                 first_listeners_max: 10,
                 retry_listeners_max: 5,
+                slow_listeners_max: 5,
                 retry_in_flight_limit: 60_000,
                 queue_message_bytes_max: 262_144,
                 dead_letter_delay_s: 300,

@@ -170,6 +170,7 @@ impl Simulation {
                 lanes: SlowEndpointSettings::default().at_pace(self.clock.pace()),
                 first_listeners_max: self.scenario.readings.dispatch.concurrency.div_ceil(10),
                 retry_listeners_max: self.scenario.readings.retry.concurrency.div_ceil(10),
+                slow_listeners_max: self.slow().map_or(0, |slow| slow.concurrency / 10),
                 retry_in_flight_limit: self.settings().retry_in_flight_limit,
                 queue_message_bytes_max: self.settings().message_bytes_max,
                 dead_letter_delay_s: DEAD_LETTER_DELAY_S,
