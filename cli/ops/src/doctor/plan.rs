@@ -101,7 +101,7 @@ impl<'a> Plan<'a> {
         let is_named = |resource: &&Resource<'a>| {
             let path = resource.address.strip_prefix(module);
             let path = path.map_or("", |path| path.trim_start_matches('.'));
-            names.iter().any(|name| is_below(path, name) || is_below(&without_indexes(path), name))
+            names.iter().any(|name| is_below(path, name))
         };
         let found: Vec<_> = self.of(kind).filter(is_named).collect();
         let same = |resource: &&&Resource<'a>| index(resource.address) == index(by.address);
@@ -174,9 +174,8 @@ impl Resource<'_> {
     /// Whether an argument or a block of it names something that begins so, as seen from the root module:
     /// `module.gridpost["orders"].publish_host`. Names may leave indexes out.
     pub fn traces(&self, argument: &str, start: &str) -> bool {
-        let plain = without_indexes(start);
-        let is_it = |name: &String| is_below(name, start) || is_below(name, &plain);
-        self.traced.get(argument).is_some_and(|names| names.iter().any(is_it))
+        let names = self.traced.get(argument).into_iter().flatten();
+        names.into_iter().any(|name| is_of(name, start))
     }
 
     /// A text by its path.
@@ -223,8 +222,7 @@ impl<'a> Configured<'a> {
                 members.iter().for_each(|member| self.trace(member, path, into));
             }
             Value::Object(members) => {
-                let names = members.get("references").map_or(&[][..], list);
-                for name in names.iter().filter_map(Value::as_str) {
+                for name in references(expression) {
                     let name = format!("{path}{name}");
                     match self.inputs.get(&without_indexes(&name)) {
                         Some(given) => self.trace(given, outer(path), into),
@@ -264,9 +262,8 @@ fn collect<'a>(module: &'a Value, configured: &Configured<'a>, into: &mut Vec<Re
             configured.trace(expression, &path, &mut names);
             (argument.as_str(), names)
         };
-        let references = |(argument, expression): (&'a String, &'a Value)| {
-            let names = list(&expression["references"]).iter().filter_map(Value::as_str);
-            (argument.as_str(), names.collect())
+        let name = |(argument, expression): (&'a String, &'a Value)| {
+            (argument.as_str(), references(expression).collect())
         };
         into.push(Resource {
             address,
@@ -274,13 +271,27 @@ fn collect<'a>(module: &'a Value, configured: &Configured<'a>, into: &mut Vec<Re
             values: &resource["values"],
             provider: provider.unwrap_or_default(),
             unknown: configured.unknown.get(address).copied().unwrap_or(&Value::Null),
-            named: expressions.into_iter().flatten().map(references).collect(),
+            named: expressions.into_iter().flatten().map(name).collect(),
             traced: expressions.into_iter().flatten().map(trace).collect(),
         });
     }
     for child in list(&module["child_modules"]) {
         collect(child, configured, into);
     }
+}
+
+/// What an expression refers to. For `a.b[1].arn` Terraform lists `a.b[1]` and `a.b`, too: that would be all
+/// instances, and is left out.
+fn references(expression: &Value) -> impl Iterator<Item = &str> {
+    let names = list(&expression["references"]).iter().filter_map(Value::as_str);
+    let is_whole = {
+        let names = names.clone();
+        move |name: &&str| {
+            let mut rests = names.clone().filter_map(|other| other.strip_prefix(name));
+            !rests.any(|rest| rest.starts_with('['))
+        }
+    };
+    names.filter(is_whole)
 }
 
 pub(super) fn list(value: &Value) -> &[Value] {
@@ -328,4 +339,18 @@ fn index(address: &str) -> Option<&str> {
 
 fn is_below(path: &str, name: &str) -> bool {
     path.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// Whether a name is an address or lies below it. The name may leave the address' indexes out.
+fn is_of(name: &str, address: &str) -> bool {
+    let Some((before, rest)) = address.split_once('[') else { return is_below(name, address) };
+    let Some(name) = name.strip_prefix(before) else { return false };
+    let (index, rest) = rest.split_once(']').unwrap_or((rest, ""));
+    match name.strip_prefix('[') {
+        Some(own) => own
+            .strip_prefix(index)
+            .and_then(|own| own.strip_prefix(']'))
+            .is_some_and(|name| is_of(name, rest)),
+        None => is_of(name, rest),
+    }
 }

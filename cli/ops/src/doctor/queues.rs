@@ -280,15 +280,16 @@ mod tests {
         let planned = resources.iter().map(|(address, values, _)| {
             json!({"address": address, "type": kind(address), "values": values})
         });
-        // Terraform names the attribute, and then its resource.
+        let all = |address: &str| address.split('[').next().unwrap_or_default().to_owned();
+        // Terraform names the attribute, then its resource, then all instances of that.
         let references = |(argument, name): (&String, &Value)| {
             let resource = name.as_str().and_then(|name| name.rsplit_once('.'));
             let resource = resource.map_or("", |(resource, _)| resource);
-            (argument.clone(), json!({"references": [name, resource]}))
+            (argument.clone(), json!({"references": [name, resource, all(resource)]}))
         };
         let configured = resources.iter().map(|(address, _, names)| {
             let names = names.as_object().into_iter().flatten().map(references);
-            json!({"address": address, "expressions": Value::Object(names.collect())})
+            json!({"address": all(address), "expressions": Value::Object(names.collect())})
         });
         json!({
             "planned_values": {"root_module": {"resources": planned.collect::<Vec<_>>()}},
@@ -350,6 +351,44 @@ mod tests {
         };
         assert_eq!(of("var.queue_arn"), [""; 0], "another's queue");
         assert_eq!(of("aws_sqs_queue.a.arn"), twice);
+    }
+
+    #[test]
+    fn one_of_several_instances_is_told_from_the_others() {
+        let mut resources = mapped(json!(79), json!({"maximum_batching_window_in_seconds": 20}));
+        resources[0].0 = "aws_sqs_queue.q[1]";
+        resources.push((
+            "aws_sqs_queue.q[0]",
+            json!({"visibility_timeout_seconds": 80}),
+            json!({}),
+        ));
+        resources[2].0 = "aws_lambda_event_source_mapping.m[0]";
+        resources[2].2["event_source_arn"] = json!("aws_sqs_queue.q[1].arn");
+        assert_eq!(
+            codes(&resources),
+            ["mapping-visibility-window"],
+            "it is not the queue of its index"
+        );
+
+        let kept = |days: i64| json!({"message_retention_seconds": days * 86_400});
+        let names = json!({"redrive_policy": "aws_sqs_queue.dlq[\"main\"].arn"});
+        let queues = [
+            ("aws_sqs_queue.a", kept(4), names),
+            ("aws_sqs_queue.dlq[\"main\"]", kept(3), json!({})),
+            ("aws_sqs_queue.dlq[\"other\"]", kept(14), json!({})),
+        ];
+        assert_eq!(codes(&queues), ["dead-letter-retention"]);
+
+        let managed = || json!({"kms_master_key_id": "alias/aws/sqs"});
+        let told = |address| {
+            let endpoint = json!({"endpoint": "aws_sqs_queue.q[\"uploads\"].arn"});
+            codes(&[
+                (address, managed(), json!({})),
+                ("aws_sns_topic_subscription.s", json!({}), endpoint),
+            ])
+        };
+        assert_eq!(told("aws_sqs_queue.q[\"uploads\"]"), ["queue-key"]);
+        assert_eq!(told("aws_sqs_queue.q[\"internal\"]"), [""; 0]);
     }
 
     #[test]
