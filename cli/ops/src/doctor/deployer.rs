@@ -1,5 +1,5 @@
 //! Finds what the policies of the principal that runs Terraform lack: actions that the AWS provider
-//! calls for the resources of a plan.
+//! calls for the resources that a plan makes or changes.
 //!
 //! Only what no statement can allow is found: names that a plan does not know yet, and conditions,
 //! are taken to fit.
@@ -61,8 +61,11 @@ pub fn check(document: &Value, policies: &Policies) -> Result<Vec<Fault>, PlanEr
     let needed: BTreeMap<String, Vec<(String, String)>> =
         serde_json::from_str(NEEDED).unwrap_or_default();
     let mut lacking: BTreeMap<(&str, &str), Vec<(&str, String)>> = BTreeMap::new();
-    for resource in &plan.resources {
+    for resource in plan.resources.iter().filter(|resource| resource.is_changed()) {
         for (action, arn) in needed.get(resource.kind).map_or(&[][..], Vec::as_slice) {
+            if !resource.is_created() && is_of_creation(action, arn) {
+                continue;
+            }
             let arn = filled(arn, resource);
             if !policies.may_allow(action, &arn) {
                 let of_action = lacking.entry((resource.kind, action)).or_default();
@@ -81,6 +84,19 @@ pub fn check(document: &Value, policies: &Policies) -> Result<Vec<Fault>, PlanEr
         Some(Fault { code: "deployer-lacks", address, limit, found, source: SOURCE })
     };
     Ok(lacking.into_iter().filter_map(fault).collect())
+}
+
+/// Whether only what is made needs an action: a `Create` of the resource itself, not of its function URL or of
+/// a delivery of its logs, or a POST to a collection of API Gateway's.
+fn is_of_creation(action: &str, arn: &str) -> bool {
+    match action.split_once(':') {
+        Some(("apigateway", method)) => method == "POST" && !arn.contains("/tags/"),
+        Some((_, name)) => {
+            name.starts_with("Create")
+                && !["CreateFunctionUrlConfig", "CreateLogDelivery"].contains(&name)
+        }
+        None => false,
+    }
 }
 
 /// Fills a resource's arguments into an ARN; writes `*` for an argument that the plan does not know yet.
@@ -210,6 +226,48 @@ mod tests {
         assert_ne!(kept, ours());
         let found = lacking(&plan(), &[kept]);
         assert!(found.is_empty(), "{found:#?}");
+    }
+
+    /// The module's documentation has the policy name the ids of APIs after the first apply.
+    #[test]
+    fn what_only_a_creation_needs_is_asked_of_creations_alone() {
+        let hardened =
+            OURS.replace("::/apis*\"", "::/apis/ID\", \"arn:*:apigateway:*::/apis/ID/*\"");
+        assert_ne!(hardened, OURS);
+        let hardened: Value = serde_json::from_str(&hardened).expect("JSON");
+        let few = json!({"Statement": {"Effect": "Allow", "Action": "sqs:Get*", "Resource": "*"}});
+        let found = |kind: &str, actions: Option<Value>, policy: &Value| {
+            let address = format!("{kind}.one");
+            let mut plan = json!({"planned_values": {"root_module": {"resources": [
+                {"address": address, "type": kind, "values": {}},
+            ]}}});
+            if let Some(actions) = actions {
+                plan["resource_changes"] =
+                    json!([{"address": address, "change": {"actions": actions}}]);
+            }
+            let found = lacking(&plan, std::slice::from_ref(policy)).into_iter();
+            found.map(|fault| fault.found).collect::<Vec<_>>()
+        };
+        let (api, route) = ("aws_apigatewayv2_api", "aws_apigatewayv2_route");
+        let create = &["apigateway:POST is not allowed for arn:*:apigateway:*::/apis"][..];
+        let table = [
+            (api, Some(json!(["no-op"])), &[][..]),
+            (api, Some(json!(["read"])), &[]),
+            (api, Some(json!(["update"])), &[]),
+            (api, Some(json!(["create"])), create),
+            (api, Some(json!(["delete", "create"])), create),
+            (api, None, create),
+            (route, Some(json!(["create"])), &[]),
+        ];
+        for (kind, actions, want) in table {
+            assert_eq!(found(kind, actions.clone(), &hardened), want, "{kind} {actions:?}");
+        }
+        let of_queue = |actions: Value| found("aws_sqs_queue", Some(actions), &few).join(", ");
+        assert_eq!(of_queue(json!(["no-op"])), "");
+        assert!(of_queue(json!(["create"])).contains("sqs:CreateQueue"));
+        let of_update = of_queue(json!(["update"]));
+        assert!(!of_update.contains("sqs:CreateQueue"), "{of_update}");
+        assert!(of_update.contains("sqs:SetQueueAttributes"), "{of_update}");
     }
 
     /// Policies as people write them, and what each lacks for a queue and an alarm.

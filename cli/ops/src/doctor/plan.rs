@@ -45,9 +45,9 @@ pub struct Resource<'a> {
     /// The provider that makes it, `aws` or `aws.standby`: another one may be for another region or
     /// account.
     pub provider: &'a str,
-    /// The values that are known only once the plan is applied, in the shape of `values` with `true` in
-    /// their places.
-    unknown: &'a Value,
+    /// What the plan does to it: its `actions`, and in `after_unknown`, in the shape of `values`, `true` for
+    /// what is known only once the plan is applied.
+    change: &'a Value,
     /// By argument, the resources and modules that it names, relative to its own module.
     named: BTreeMap<&'a str, Vec<&'a str>>,
     /// By argument, whatever it or a block of it names, as seen from the root module: inputs of modules are
@@ -70,7 +70,7 @@ impl<'a> Plan<'a> {
         configured.read(&configuration["root_module"], "");
         for change in list(&document["resource_changes"]) {
             let address = change["address"].as_str().unwrap_or_default();
-            configured.unknown.insert(address, &change["change"]["after_unknown"]);
+            configured.changes.insert(address, &change["change"]);
         }
         let mut resources = Vec::new();
         collect(root, &configured, &mut resources);
@@ -161,7 +161,7 @@ impl Resource<'_> {
 
     /// Whether a value is known only once the plan is applied, by its path.
     pub fn is_unknown(&self, path: &str) -> bool {
-        let mut value = self.unknown;
+        let mut value = &self.change["after_unknown"];
         for part in path.split('.') {
             value = match part.parse::<usize>() {
                 Ok(index) => &value[index],
@@ -169,6 +169,21 @@ impl Resource<'_> {
             };
         }
         *value == Value::Bool(true)
+    }
+
+    /// Whether the plan makes it, be it in place of another; true where the plan does not tell.
+    pub fn is_created(&self) -> bool {
+        self.does(|action| action == "create")
+    }
+
+    /// Whether the plan changes it; true where the plan does not tell.
+    pub fn is_changed(&self) -> bool {
+        self.does(|action| !["no-op", "read"].contains(&action))
+    }
+
+    fn does(&self, is_it: fn(&str) -> bool) -> bool {
+        let actions = list(&self.change["actions"]);
+        actions.is_empty() || actions.iter().filter_map(Value::as_str).any(is_it)
     }
 
     /// Whether an argument or a block of it names something that begins so, as seen from the root module:
@@ -196,8 +211,8 @@ struct Configured<'a> {
     resources: BTreeMap<String, &'a Value>,
     /// The inputs of modules by `module.NAME.var.INPUT`.
     inputs: BTreeMap<String, &'a Value>,
-    /// Values that are not known yet, by address.
-    unknown: BTreeMap<&'a str, &'a Value>,
+    /// What the plan does to resources, by address.
+    changes: BTreeMap<&'a str, &'a Value>,
 }
 
 impl<'a> Configured<'a> {
@@ -270,7 +285,7 @@ fn collect<'a>(module: &'a Value, configured: &Configured<'a>, into: &mut Vec<Re
             kind: resource["type"].as_str().unwrap_or_default(),
             values: &resource["values"],
             provider: provider.unwrap_or_default(),
-            unknown: configured.unknown.get(address).copied().unwrap_or(&Value::Null),
+            change: configured.changes.get(address).copied().unwrap_or(&Value::Null),
             named: expressions.into_iter().flatten().map(name).collect(),
             traced: expressions.into_iter().flatten().map(trace).collect(),
         });
