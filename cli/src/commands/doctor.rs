@@ -83,12 +83,14 @@ pub async fn run(arguments: &DoctorArguments, output: Output) -> anyhow::Result<
     let (resources, mut faults) =
         check(&document, &asked.account).map_err(|error| Misuse(format!("{path}: {error}")))?;
     faults.extend(asked.taken);
+    let mut notes = asked.notes;
     if !arguments.deployer_policy.is_empty() {
         let policies = policies(&arguments.deployer_policy)?;
-        let lacking = deployer::check(&document, &policies);
-        faults.extend(lacking.map_err(|error| Misuse(format!("{path}: {error}")))?);
+        let (lacking, unjudged) = deployer::check(&document, &policies)
+            .map_err(|error| Misuse(format!("{path}: {error}")))?;
+        faults.extend(lacking);
+        notes.extend(unjudged);
     }
-    let mut notes = asked.notes;
     notes.extend(doctor::notes(&document).map_err(|error| Misuse(format!("{path}: {error}")))?);
     let told = json!({
         "resources": resources, "faults": faults, "notes": notes, "region": asked.region,

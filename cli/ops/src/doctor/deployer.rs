@@ -10,12 +10,24 @@ use serde_json::Value;
 
 use super::{
     Fault, Plan, PlanError,
+    names::Note,
     plan::{Resource, list},
 };
 
 /// Actions by type of resource, each with the ARN that it must be allowed for, as
 /// `infra/deployer_policy.py --write` makes them of what the provider was seen to call.
 const NEEDED: &str = include_str!("needed.json");
+
+/// Arguments of a provider that say as whom it calls AWS.
+const IDENTITY: [&str; 7] = [
+    "access_key",
+    "assume_role",
+    "assume_role_with_web_identity",
+    "profile",
+    "shared_config_files",
+    "shared_credentials_files",
+    "token",
+];
 
 const SOURCE: &str = "AWS provider, its recorded calls; AWS service authorization reference";
 
@@ -55,13 +67,21 @@ impl Policies {
 }
 
 /// Finds actions that a plan needs and that the policies can't allow, once for each type of
-/// resource.
-pub fn check(document: &Value, policies: &Policies) -> Result<Vec<Fault>, PlanError> {
+/// resource. Notes providers that call AWS as someone else than the default one: the policies are not theirs.
+pub fn check(document: &Value, policies: &Policies) -> Result<(Vec<Fault>, Vec<Note>), PlanError> {
+    let providers = &document["configuration"]["provider_config"];
+    let identity = |provider: &str| IDENTITY.map(|it| &providers[provider]["expressions"][it]);
+    let is_other = |it: &str| providers.get(it).is_some() && identity(it) != identity("aws");
+    let mut others: BTreeMap<&str, usize> = BTreeMap::new();
     let plan = Plan::read(document)?;
     let needed: BTreeMap<String, Vec<(String, String)>> =
         serde_json::from_str(NEEDED).unwrap_or_default();
     let mut lacking: BTreeMap<(&str, &str), Vec<(&str, String)>> = BTreeMap::new();
     for resource in plan.resources.iter().filter(|resource| resource.is_changed()) {
+        if is_other(resource.provider) {
+            *others.entry(resource.provider).or_default() += 1;
+            continue;
+        }
         for (action, arn) in needed.get(resource.kind).map_or(&[][..], Vec::as_slice) {
             if !resource.is_created() && is_of_creation(action, arn) {
                 continue;
@@ -83,7 +103,14 @@ pub fn check(document: &Value, policies: &Policies) -> Result<Vec<Fault>, PlanEr
         let address = (*address).to_owned();
         Some(Fault { code: "deployer-lacks", address, limit, found, source: SOURCE })
     };
-    Ok(lacking.into_iter().filter_map(fault).collect())
+    let note = |(provider, count)| Note {
+        code: "not-checked",
+        message: format!(
+            "whether the policies allow what {provider} calls, which has an identity of its own (resources: {count})"
+        ),
+    };
+    let notes = others.into_iter().map(note).collect();
+    Ok((lacking.into_iter().filter_map(fault).collect(), notes))
 }
 
 /// Whether only what is made needs an action: a `Create` of the resource itself, not of its function URL or of
@@ -99,16 +126,19 @@ fn is_of_creation(action: &str, arn: &str) -> bool {
     }
 }
 
-/// Fills a resource's arguments into an ARN; writes `*` for an argument that the plan does not know yet.
+/// Fills a resource's arguments into an ARN; writes `*` for an argument that the plan does not know yet, and
+/// an ARN of stars for one that is the whole ARN: a star alone would be a call without a resource. Of a
+/// function's ARN it takes the name.
 fn filled(arn: &str, resource: &Resource<'_>) -> String {
     let mut parts = arn.split('{');
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let (argument, rest) = part.split_once('}').unwrap_or((part, ""));
-        text.push_str(resource.text(argument).unwrap_or("*"));
+        let value = resource.text(argument).unwrap_or("*");
+        text.push_str(value.rsplit_once(":function:").map_or(value, |(_, name)| name));
         text.push_str(rest);
     }
-    text
+    if text == "*" && arn != "*" { "arn:*:*:*:*:*".to_owned() } else { text }
 }
 
 /// The texts of a member that is one text, or a list of them.
@@ -202,7 +232,7 @@ mod tests {
         for policy in policies {
             all.add(policy).expect("a policy");
         }
-        check(document, &all).expect("a plan")
+        check(document, &all).expect("a plan").0
     }
 
     fn ours() -> Value {
@@ -268,6 +298,82 @@ mod tests {
         let of_update = of_queue(json!(["update"]));
         assert!(!of_update.contains("sqs:CreateQueue"), "{of_update}");
         assert!(of_update.contains("sqs:SetQueueAttributes"), "{of_update}");
+    }
+
+    #[test]
+    fn arns_that_are_unknown_or_given_whole_are_held_against_names() {
+        let found = |kind: &str, values: Value, statement: Value| {
+            let plan = json!({"planned_values": {"root_module": {"resources": [
+                {"address": format!("{kind}.one"), "type": kind, "values": values},
+            ]}}});
+            let found = lacking(&plan, &[json!({"Statement": statement})]);
+            found.into_iter().map(|fault| fault.found).collect::<Vec<_>>()
+        };
+        let allow = |of: &str, on: &str| json!({"Effect": "Allow", "Action": of, "Resource": on});
+        let topic = |values: Value, on: &str| {
+            let everywhere = [
+                "sns:GetSubscriptionAttributes",
+                "sns:SetSubscriptionAttributes",
+                "sns:Unsubscribe",
+            ];
+            let everywhere = json!({"Effect": "Allow", "Action": everywhere, "Resource": "*"});
+            let statements = json!([allow("sns:*", on), everywhere]);
+            found("aws_sns_topic_subscription", values, statements).len()
+        };
+        let orders = "arn:aws:sns:*:*:orders*";
+        let known = |name: &str| json!({"topic_arn": format!("arn:aws:sns:eu-central-1:1:{name}")});
+        assert_eq!(topic(json!({}), orders), 0, "any topic may be this one");
+        assert_eq!(topic(json!({}), "*"), 0);
+        assert_eq!(topic(known("orders"), orders), 0);
+        assert_eq!(topic(known("other"), orders), 2);
+
+        let ours = allow("lambda:*", "arn:aws:lambda:*:*:function:gridpost-*");
+        let granted = |name: &str| {
+            found("aws_lambda_permission", json!({"function_name": name}), ours.clone()).len()
+        };
+        let arn = |name: &str| format!("arn:aws:lambda:eu-central-1:1:function:{name}");
+        assert_eq!(granted("gridpost-ingest"), 0);
+        assert_eq!(granted(&arn("gridpost-ingest")), 0);
+        assert_eq!(granted(&arn("other")), 3);
+    }
+
+    #[test]
+    fn resources_of_another_principal_are_noted_and_not_judged() {
+        let resource = |name: &str| {
+            json!({"address": format!("aws_sqs_queue.{name}"),
+            "type": "aws_sqs_queue", "values": {"name": name}})
+        };
+        let configured = |name: &str, provider: &str| {
+            json!({"address": format!("aws_sqs_queue.{name}"),
+            "provider_config_key": provider})
+        };
+        let constant = |value: &str| json!({"constant_value": value});
+        let role = json!([{"role_arn": constant("arn:aws:iam::1:role/deployer")}]);
+        let found = |standby: Value| {
+            let plan = json!({
+                "planned_values": {"root_module": {"resources": [resource("main"), resource("other")]}},
+                "configuration": {
+                    "provider_config": {
+                        "aws": {"expressions": {"region": constant("eu-central-1")}},
+                        "aws.standby": {"expressions": standby},
+                    },
+                    "root_module": {"resources":
+                        [configured("main", "aws"), configured("other", "aws.standby")]},
+                },
+            });
+            let mut policies = Policies::default();
+            let ours = json!({"Statement": {"Effect": "Allow", "Action": "*",
+                "Resource": "arn:aws:sqs:*:*:main"}});
+            policies.add(&ours).expect("a policy");
+            let (faults, notes) = check(&plan, &policies).expect("a plan");
+            (faults.is_empty(), notes.into_iter().map(|note| note.message).collect::<Vec<_>>())
+        };
+        let region = json!({"region": constant("us-east-1")});
+        assert_eq!(found(region), (false, vec![]), "the same principal in another region");
+        let told = "whether the policies allow what aws.standby calls, which has an identity of its own \
+                    (resources: 1)";
+        assert_eq!(found(json!({"assume_role": role})), (true, vec![told.to_owned()]));
+        assert!(found(json!({"profile": constant("standby")})).0);
     }
 
     /// Policies as people write them, and what each lacks for a queue and an alarm.
