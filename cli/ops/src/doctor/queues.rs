@@ -76,7 +76,10 @@ fn late_when_quiet(plan: &Plan<'_>, mapping: &Resource<'_>) -> Option<Fault> {
     let is_of_fifo =
         || plan.named(mapping, "event_source_arn", QUEUE).iter().any(|queue| is_fifo(queue));
     let is_tagged = |tags| mapping.at(tags).is_some_and(|tags| tags.get(MAY_WAIT).is_some());
-    let may_wait = is_tagged("tags") || is_tagged("tags_all");
+    // One value that is not known yet hides all others of its map.
+    let is_hidden = mapping.is_unknown("tags")
+        || (mapping.at("tags").is_none() && mapping.is_unknown("tags_all"));
+    let may_wait = is_tagged("tags") || is_tagged("tags_all") || is_hidden;
     let is_off = mapping.at("enabled") == Some(&Value::Bool(false));
     if !(1..QUIET_S).contains(&window) || may_wait || is_off || !is_of_queue() || is_of_fifo() {
         return None;
@@ -434,6 +437,29 @@ mod tests {
         }
         let arn = json!({"event_source_arn": "arn:aws:sqs:eu-central-1:1:a.fifo"});
         assert_eq!(of("var.queue_arn", arn), [""; 0]);
+    }
+
+    #[test]
+    fn a_mapping_whose_tags_are_not_known_yet_may_wait() {
+        let with = |tags: Value, unknown: Value| {
+            let window = json!({"maximum_batching_window_in_seconds": 1, "tags": tags});
+            let resources = mapped(json!(500), window);
+            let mut document = plan(&resources);
+            document["resource_changes"] =
+                json!([{"address": resources[2].0, "change": {"after_unknown": unknown}}]);
+            let (_, faults) = crate::doctor::check(&document, &Account::default()).expect("a plan");
+            faults.len()
+        };
+        let table = [
+            (Value::Null, json!({"tags": true, "tags_all": true}), 0),
+            (Value::Null, json!({"tags": true}), 0),
+            (Value::Null, json!({"tags_all": true}), 0),
+            (json!({"a": "b"}), json!({"tags": {}, "tags_all": true}), 1),
+            (Value::Null, json!({"tags_all": {}}), 1),
+        ];
+        for (tags, unknown, want) in table {
+            assert_eq!(with(tags.clone(), unknown.clone()), want, "{tags} {unknown}");
+        }
     }
 
     #[test]
