@@ -40,12 +40,14 @@ pub(super) fn check(plan: &Plan<'_>) -> Vec<Fault> {
             let is_known = |origin: &&Value| origin["domain_name"].is_string();
             let leads = |origin: &&Value| leads_to(distribution, origin, ingest);
             let known = origins().filter(is_known).filter(leads).map(sends_secret);
-            // Origins are a set: which of several unknown ones is this API cannot be told, so one with the
-            // header will do.
-            let unknown = origins().filter(|origin| !is_known(origin)).filter(leads);
-            let unknown = unknown.map(sends_secret).reduce(|one, other| one || other);
-            let sends = known.chain(unknown);
-            faults.extend(sends.filter_map(|sends| fault(distribution, sends, ingest)));
+            let mut sends: Vec<_> = known.collect();
+            if sends.is_empty() {
+                // Origins are a set: which of several unknown ones is this API cannot be told, so one with
+                // the header will do.
+                let unknown = origins().filter(|origin| !is_known(origin)).filter(leads);
+                sends.extend(unknown.map(sends_secret).reduce(|one, other| one || other));
+            }
+            faults.extend(sends.into_iter().filter_map(|sends| fault(distribution, sends, ingest)));
         }
     }
     faults
@@ -230,5 +232,8 @@ mod tests {
         assert_eq!(beside(json!([bucket, with_secret])), [""; 0]);
         assert_eq!(beside(json!([bucket, bucket])), ["cdn-without-secret"]);
         assert_eq!(beside(json!([by_name, with_secret])), ["cdn-without-secret"]);
+        let known = json!({"domain_name": HOST, "custom_header": header});
+        assert_eq!(beside(json!([known, bucket])), [""; 0], "the other origin is the known one");
+        assert_eq!(beside(json!([by_name, bucket])), ["cdn-without-secret"]);
     }
 }
