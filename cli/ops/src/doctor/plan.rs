@@ -193,6 +193,11 @@ impl Resource<'_> {
         names.into_iter().any(|name| is_of(name, start))
     }
 
+    /// Whether the configuration gives an argument.
+    pub fn is_set(&self, argument: &str) -> bool {
+        self.named.contains_key(argument)
+    }
+
     /// A text by its path.
     pub fn text(&self, path: &str) -> Option<&str> {
         self.at(path)?.as_str()

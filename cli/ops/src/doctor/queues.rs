@@ -1,6 +1,8 @@
 //! Rules about queues and who reads and sends to them, of which an emulator shows nothing: it hands out
 //! at once what is sent, and asks no key.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::{
@@ -32,11 +34,14 @@ const MAY_WAIT: &str = "gridpost:may-wait";
 const RETENTION_MAX_S: i64 = 1_209_600;
 
 /// The services that send to queues by themselves, with the resources that have them do so, and the argument
-/// that names the queue. Source: [`KEYS`].
-const SENDERS: [(&str, &str, &str); 3] = [
+/// that names the queue. Sources: [`KEYS`]; SNS developer guide, dead-letter queues; EventBridge user guide,
+/// using dead-letter queues.
+const SENDERS: [(&str, &str, &str); 5] = [
     ("events.amazonaws.com", "aws_cloudwatch_event_target", "arn"),
+    ("events.amazonaws.com", "aws_cloudwatch_event_target", "dead_letter_config"),
     ("s3.amazonaws.com", "aws_s3_bucket_notification", "queue"),
     ("sns.amazonaws.com", "aws_sns_topic_subscription", "endpoint"),
+    ("sns.amazonaws.com", "aws_sns_topic_subscription", "redrive_policy"),
 ];
 
 /// Beginnings of conditions' keys that a request of a service does not have. Source: IAM user guide, AWS
@@ -207,15 +212,13 @@ fn locked(plan: &Plan<'_>, queue: &Resource<'_>) -> Option<Fault> {
         let may_send = || policies.iter().any(|policy| may(policy, sender, "sqs:sendmessage"));
         (is_told() || may_send()).then_some(sender)
     });
-    let senders: Vec<_> = senders.collect();
+    let senders: BTreeSet<_> = senders.collect();
     let managed = queue.text("kms_master_key_id").filter(|key| key.ends_with("alias/aws/sqs"));
     let (shut_out, found) = match managed {
         Some(key) => (senders, key.to_owned()),
         None => {
             let [key] = plan.named(queue, "kms_master_key_id", KEY)[..] else { return None };
-            let separate = plan.of("aws_kms_key_policy");
-            let mut separate = separate.filter(|one| is_only(&plan.named(one, "key_id", KEY), key));
-            let policy = document(separate.next().unwrap_or(key).text("policy")?)?;
+            let policy = policy_of_key(plan, key)?;
             let may_not = |sender: &&str| !may(&policy, sender, "kms:generatedatakey");
             (senders.into_iter().filter(may_not).collect(), key.address.to_owned())
         }
@@ -223,12 +226,29 @@ fn locked(plan: &Plan<'_>, queue: &Resource<'_>) -> Option<Fault> {
     if shut_out.is_empty() {
         return None;
     }
+    let shut_out: Vec<_> = shut_out.into_iter().collect();
     let limit = format!(
         "a customer managed key whose policy allows kms:GenerateDataKey and kms:Decrypt to {}, which may \
          send to the queue",
         shut_out.join(", ")
     );
     Some(fault("queue-key", queue.address, limit, found, KEYS))
+}
+
+/// The policy of a key; empty for AWS's default one, in which no service may use it. None where it is not known.
+fn policy_of_key(plan: &Plan<'_>, key: &Resource<'_>) -> Option<Value> {
+    let separate = plan.of("aws_kms_key_policy");
+    let separate = separate.map(|one| (one, plan.named(one, "key_id", KEY)));
+    // One that names no key here may be this one's.
+    let is_its =
+        |of: &[&Resource<'_>]| of.is_empty() || of.iter().any(|one| one.address == key.address);
+    let mut separate = separate.filter(|(_, of)| is_its(of));
+    match separate.next() {
+        Some((policy, of)) if is_only(&of, key) => document(policy.text("policy")?),
+        Some(_) => None,
+        None if key.is_set("policy") => document(key.text("policy")?),
+        None => Some(Value::Null),
+    }
 }
 
 fn document(policy: &str) -> Option<Value> {
@@ -286,9 +306,16 @@ mod tests {
         let all = |address: &str| address.split('[').next().unwrap_or_default().to_owned();
         // Terraform names the attribute, then its resource, then all instances of that.
         let references = |(argument, name): (&String, &Value)| {
+            let block = name.as_array().and_then(|blocks| blocks[0].as_object()?.iter().next());
+            let name = block.map_or(name, |(_, name)| name);
             let resource = name.as_str().and_then(|name| name.rsplit_once('.'));
             let resource = resource.map_or("", |(resource, _)| resource);
-            (argument.clone(), json!({"references": [name, resource, all(resource)]}))
+            let references = json!({"references": [name, resource, all(resource)]});
+            let expression = match block {
+                Some((of_block, _)) => json!([{of_block: references}]),
+                None => references,
+            };
+            (argument.clone(), expression)
         };
         let configured = resources.iter().map(|(address, _, names)| {
             let names = names.as_object().into_iter().flatten().map(references);
@@ -592,7 +619,7 @@ mod tests {
             codes(&[
                 ("aws_sqs_queue.a", json!({}), names),
                 ("aws_sqs_queue_policy.a", json!({"policy": queue_policy}), named),
-                ("aws_kms_key.k", json!({"policy": key_policy}), json!({})),
+                ("aws_kms_key.k", json!({"policy": key_policy}), json!({"policy": "local.policy"})),
             ])
         };
         let to_s3 = |action: Value| json!(allow(service("s3.amazonaws.com"), action));
@@ -607,6 +634,21 @@ mod tests {
         for (key_policy, want) in table {
             assert_eq!(own(&from_s3, key_policy.clone()), want, "{key_policy}");
         }
+        let by_default = |separate: Option<&'static str>| {
+            let names = json!({"kms_master_key_id": "aws_kms_key.k.arn"});
+            let mut resources = vec![
+                ("aws_sqs_queue.a", json!({"policy": from_s3}), names),
+                ("aws_kms_key.k", json!({}), json!({})),
+                ("aws_kms_key.other", json!({}), json!({})),
+            ];
+            let policy = |of| ("aws_kms_key_policy.p", json!({}), json!({"key_id": of}));
+            resources.extend(separate.map(policy));
+            codes(&resources)
+        };
+        assert_eq!(by_default(None), locked);
+        assert_eq!(by_default(Some("aws_kms_key.other.id")), locked);
+        assert_eq!(by_default(Some("aws_kms_key.k.id")), [""; 0], "it is not known yet");
+        assert_eq!(by_default(Some("each.value")), [""; 0], "perhaps this key's");
         assert_eq!(own(&ours("sqs:*"), json!(ours("kms:*"))), [""; 0]);
 
         for everyone in [json!("*"), json!({"AWS": "*"})] {
@@ -625,10 +667,14 @@ mod tests {
     #[test]
     fn a_queue_that_a_service_is_told_to_send_to_is_found() {
         let told = |sender: &str, argument: &str, key: Value| {
+            let queue = match argument {
+                "dead_letter_config" => json!([{"arn": "aws_sqs_queue.a.arn"}]),
+                _ => json!("aws_sqs_queue.a.arn"),
+            };
             codes(&[
                 ("aws_sqs_queue.a", key, json!({})),
                 ("aws_sqs_queue.b", json!({"kms_master_key_id": "alias/aws/sqs"}), json!({})),
-                (sender, json!({}), json!({argument: "aws_sqs_queue.a.arn"})),
+                (sender, json!({}), json!({argument: queue})),
             ])
         };
         let managed = || json!({"kms_master_key_id": "alias/aws/sqs"});
@@ -636,7 +682,9 @@ mod tests {
             ("aws_cloudwatch_event_target.t", "arn", managed(), &["queue-key"][..]),
             ("aws_s3_bucket_notification.n", "queue", managed(), &["queue-key"]),
             ("aws_sns_topic_subscription.s", "endpoint", managed(), &["queue-key"]),
-            ("aws_sns_topic_subscription.s", "redrive_policy", managed(), &[]),
+            ("aws_cloudwatch_event_target.t", "dead_letter_config", managed(), &["queue-key"]),
+            ("aws_sns_topic_subscription.s", "redrive_policy", managed(), &["queue-key"]),
+            ("aws_sns_topic_subscription.s", "filter_policy", managed(), &[]),
             ("aws_sns_topic_subscription.s", "endpoint", json!({}), &[]),
         ];
         for (sender, argument, key, want) in table {
