@@ -23,11 +23,41 @@ const SECRETS: &str = "SECRETS#*";
 const READERS: [&str; 2] = ["module.dispatch", "module.manage"];
 
 /// Actions that read items. A transaction needs `GetItem`.
-const READING: [&str; 5] = ["GetItem", "BatchGetItem", "Query", "Scan", "PartiQLSelect"];
+const READING: [&str; 6] =
+    ["GetItem", "BatchGetItem", "Query", "Scan", "PartiQLSelect", "ExportTableToPointInTime"];
+
+/// Those of them that name no keys: they read all items.
+const KEYLESS: [&str; 2] = ["Scan", "ExportTableToPointInTime"];
 
 /// Resources with a policy of a principal.
 const POLICIES: [&str; 4] =
     ["aws_iam_role_policy", "aws_iam_policy", "aws_iam_user_policy", "aws_iam_group_policy"];
+
+/// Resources that attach policies, and the argument that says which.
+const ATTACHMENTS: [(&str, &str); 8] = [
+    ("aws_iam_group_policy_attachment", "policy_arn"),
+    ("aws_iam_group_policy_attachments_exclusive", "policy_arns"),
+    ("aws_iam_policy_attachment", "policy_arn"),
+    ("aws_iam_role", "managed_policy_arns"),
+    ("aws_iam_role_policy_attachment", "policy_arn"),
+    ("aws_iam_role_policy_attachments_exclusive", "policy_arns"),
+    ("aws_iam_user_policy_attachment", "policy_arn"),
+    ("aws_iam_user_policy_attachments_exclusive", "policy_arns"),
+];
+
+/// Resources that a policy bounds, and the argument that says which. It grants them nothing.
+const BOUNDED: [(&str, &str); 2] =
+    [("aws_iam_role", "permissions_boundary"), ("aws_iam_user", "permissions_boundary")];
+
+/// AWS's own policies that read every table. Source: AWS managed policy reference.
+const READ_EVERYTHING: [&str; 6] = [
+    "AdministratorAccess",
+    "AmazonDynamoDBFullAccess",
+    "AmazonDynamoDBFullAccess_v2",
+    "AmazonDynamoDBReadOnlyAccess",
+    "PowerUserAccess",
+    "ReadOnlyAccess",
+];
 
 pub(super) fn check(plan: &Plan<'_>) -> Vec<Fault> {
     let functions = || plan.of("aws_lambda_function").filter(|it| it.text(TABLE).is_some());
@@ -40,15 +70,21 @@ pub(super) fn check(plan: &Plan<'_>) -> Vec<Fault> {
             READERS.map(|reader| format!("{deployment}{reader}"))
         })
         .collect();
+    let is_reader = |resource: &Resource<'_>| readers.contains(module_of(resource.address));
     let mut faults = Vec::new();
     for resource in POLICIES.into_iter().flat_map(|kind| plan.of(kind)) {
-        let is_reader = readers.contains(module_of(resource.address));
-        faults.extend(
-            resource
-                .text("policy")
-                .filter(|_| !is_reader)
-                .and_then(|policy| fault(resource, policy, &of_plan)),
-        );
+        let is_judged = !is_reader(resource) && !only_bounds(plan, resource);
+        let policy = resource.text("policy").filter(|_| is_judged);
+        faults.extend(policy.and_then(|policy| fault(resource, policy, &of_plan)));
+    }
+    for (kind, argument) in ATTACHMENTS {
+        for resource in plan.of(kind).filter(|one| !is_reader(one)) {
+            let arns = texts(resource.values, argument);
+            let name = arns.iter().find_map(|arn| reads_everything(arn));
+            faults.extend(name.zip(of_plan.first()).map(|(name, table)| {
+                readable(resource, format!("AWS's {name} reads items {SECRETS} of {table}"))
+            }));
+        }
     }
     for role in plan.of("aws_iam_role") {
         let policies = role.at("inline_policy").map_or(&[][..], list).iter();
@@ -56,6 +92,24 @@ pub(super) fn check(plan: &Plan<'_>) -> Vec<Fault> {
         faults.extend(policies.filter_map(|policy| fault(role, policy, &of_plan)));
     }
     faults
+}
+
+/// Whether a policy is a permissions boundary, and attached nowhere.
+fn only_bounds(plan: &Plan<'_>, policy: &Resource<'_>) -> bool {
+    let is_its = |by: &Resource<'_>, argument: &str| {
+        let is_arn = |arn: &str| texts(by.values, argument).iter().any(|it| it == arn);
+        by.traces(argument, policy.address) || policy.text("arn").is_some_and(is_arn)
+    };
+    let is_of = |all: &[(&'static str, &str)]| {
+        all.iter().any(|(kind, argument)| plan.of(kind).any(|by| is_its(by, argument)))
+    };
+    is_of(&BOUNDED) && !is_of(&ATTACHMENTS)
+}
+
+/// The name of a policy of AWS's own that reads every table, of its ARN in any partition.
+fn reads_everything(arn: &str) -> Option<&'static str> {
+    let (partition, name) = arn.split_once(":iam::aws:policy/")?;
+    READ_EVERYTHING.into_iter().find(|it| *it == name && partition.starts_with("arn:aws"))
 }
 
 fn fault(resource: &Resource<'_>, policy: &str, of_plan: &BTreeSet<&str>) -> Option<Fault> {
@@ -75,15 +129,14 @@ fn fault(resource: &Resource<'_>, policy: &str, of_plan: &BTreeSet<&str>) -> Opt
         let action = READING.into_iter().find(|action| may_read(statements, action, table))?;
         Some((table, action))
     })?;
-    Some(Fault {
-        code: "secrets-readable",
-        address: resource.address.to_owned(),
-        limit: "secrets of event subscriptions for dispatch and manage alone: a condition on \
-                dynamodb:LeadingKeys, such as TOPIC#*, that leaves SECRETS# out, and no Scan"
-            .to_owned(),
-        found: format!("dynamodb:{action} of {table} reads items {SECRETS}"),
-        source: SOURCE,
-    })
+    Some(readable(resource, format!("dynamodb:{action} of {table} reads items {SECRETS}")))
+}
+
+fn readable(resource: &Resource<'_>, found: String) -> Fault {
+    let limit = "secrets of event subscriptions for dispatch and manage alone: a condition on \
+                 dynamodb:LeadingKeys, such as TOPIC#*, that leaves SECRETS# out, no Scan and no export";
+    let (address, limit) = (resource.address.to_owned(), limit.to_owned());
+    Fault { code: "secrets-readable", address, limit, found, source: SOURCE }
 }
 
 /// Whether statements allow to read secrets by this action. Conditions about other things are taken
@@ -160,7 +213,7 @@ impl KeyCondition<'_> {
 
     /// Whether it is met, where it matters only that the action names keys, or none as a scan.
     fn by_presence(&self, action: &str) -> Option<bool> {
-        let names_none = action == "Scan";
+        let names_none = KEYLESS.contains(&action);
         if self.operator == "Null" {
             return Some(self.patterns.iter().any(|absent| absent == &names_none.to_string()));
         }
@@ -279,6 +332,11 @@ mod tests {
                 "a scan names none",
                 allow(&json!("dynamodb:Scan"), CONFIG, keys(ALL, &topics)),
                 Some("Scan"),
+            ),
+            (
+                "an export names none",
+                allow(&json!("dynamodb:Export*"), CONFIG, keys(ALL, &topics)),
+                Some("ExportTableToPointInTime"),
             ),
             ("and must", allow(&json!("dynamodb:Scan"), CONFIG, keys("StringLike", &topics)), None),
             (
@@ -417,5 +475,81 @@ mod tests {
                 "module.events.module.ingest.aws_iam_role_policy.this",
             ]
         );
+    }
+
+    /// A function of a deployment, by which its table is known.
+    fn deployed() -> (&'static str, &'static str, Value) {
+        let variables = json!({"GRIDPOST_CONFIG_TABLE": "events-config"});
+        ("aws_lambda_function", "wake", json!({"environment": [{"variables": variables}]}))
+    }
+
+    #[test]
+    fn a_policy_that_only_bounds_grants_nothing() {
+        let everything = json!({"Statement": allow(&json!("*"), "*", None)}).to_string();
+        let arn = "arn:aws:iam::123456789012:policy/boundary";
+        let found = |resources: &[(&str, &str, Value)], names: &[(&str, Value)]| {
+            let mut all = vec![deployed()];
+            all.extend_from_slice(resources);
+            let mut document = plan(&all);
+            let configured = names.iter().map(
+                |(address, expressions)| json!({"address": address, "expressions": expressions}),
+            );
+            document["configuration"]["root_module"]["resources"] = configured.collect();
+            found(&document).len()
+        };
+        let policy =
+            |arn: Value| ("aws_iam_policy", "boundary", json!({"arn": arn, "policy": everything}));
+        let role = ("aws_iam_role", "r", json!({"permissions_boundary": arn}));
+        let user = ("aws_iam_user", "u", json!({"permissions_boundary": arn}));
+        let attached = ("aws_iam_role_policy_attachment", "a", json!({"policy_arn": arn}));
+        let managed = ("aws_iam_role", "m", json!({"managed_policy_arns": [arn]}));
+        let known = policy(json!(arn));
+        assert_eq!(found(std::slice::from_ref(&known), &[]), 1);
+        assert_eq!(found(&[known.clone(), role.clone()], &[]), 0);
+        assert_eq!(found(&[known.clone(), user], &[]), 0);
+        assert_eq!(found(&[known.clone(), role.clone(), attached], &[]), 1, "it grants, too");
+        assert_eq!(found(&[known, role, managed], &[]), 1);
+        let later = [
+            policy(Value::Null),
+            ("aws_iam_role", "r", json!({})),
+            ("aws_iam_policy_attachment", "a", json!({})),
+        ];
+        let named = |address, argument: &str, policy: &str| {
+            let references = json!([format!("{policy}.arn"), policy]);
+            (address, json!({argument: {"references": references}}))
+        };
+        let boundary = named("aws_iam_role.r", "permissions_boundary", "aws_iam_policy.boundary");
+        let attachment = |policy| named("aws_iam_policy_attachment.a", "policy_arn", policy);
+        let other = attachment("aws_iam_policy.other");
+        assert_eq!(found(&later, &[boundary.clone(), other]), 0);
+        assert_eq!(found(&later, &[boundary, attachment("aws_iam_policy.boundary")]), 1);
+    }
+
+    #[test]
+    fn policies_of_aws_that_read_every_table_are_found() {
+        let of = |kind: &str, argument: &str, arn: &str, has_table: bool| {
+            let arns = if argument.ends_with('s') { json!([arn]) } else { json!(arn) };
+            let mut resources = vec![(kind, "a", json!({argument: arns}))];
+            resources.extend(has_table.then(deployed));
+            found(&plan(&resources))
+        };
+        let arn = |name: &str| format!("arn:aws-cn:iam::aws:policy/{name}");
+        for (kind, argument) in super::ATTACHMENTS {
+            let told = of(kind, argument, &arn("PowerUserAccess"), true);
+            let want =
+                format!("{kind}.a: AWS's PowerUserAccess reads items SECRETS#* of events-config");
+            assert_eq!(told, [want]);
+        }
+        let attached = |arn: &str, has_table| {
+            of("aws_iam_role_policy_attachment", "policy_arn", arn, has_table).len()
+        };
+        for name in super::READ_EVERYTHING {
+            assert_eq!(attached(&arn(name), true), 1, "{name}");
+            assert_eq!(attached(&arn(name), false), 0, "{name} without a table of ours");
+        }
+        for name in ["SecurityAudit", "service-role/AWSLambdaBasicExecutionRole"] {
+            assert_eq!(attached(&arn(name), true), 0, "{name}");
+        }
+        assert_eq!(attached("arn:aws:iam::123456789012:policy/ReadOnlyAccess", true), 0);
     }
 }
