@@ -41,7 +41,7 @@ pub(super) struct MonthArguments {
     hanging: f64,
 
     /// Retry queues (retry_queue_count)
-    #[arg(long, value_name = "COUNT", default_value = "4", value_parser = count_in::<u32>(1..=32))]
+    #[arg(long, value_name = "COUNT", default_value = "3", value_parser = count_in::<u32>(1..=32))]
     retry_queues: u32,
 
     /// Sources made by infra/modules/aws-source, not counting their events (aws_sources)
@@ -192,4 +192,24 @@ pub(super) fn switches_of_page(prices: &Prices, measured: &Measured) -> String {
 fn signed(dollars: f64) -> String {
     let rounded = format!("{dollars:+.2}");
     if matches!(rounded.as_str(), "+0.00" | "-0.00") { "0".to_owned() } else { rounded }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        month: MonthArguments,
+    }
+
+    #[test]
+    fn without_arguments_it_is_the_modules_defaults() {
+        let Line { month } = Line::parse_from(["month"]);
+        let one_of_each = Estate { topics: 1.0, event_subscriptions: 1.0, ..Estate::default() };
+        assert_eq!(estate(&month), one_of_each);
+    }
 }
