@@ -67,7 +67,7 @@ impl Policies {
 }
 
 /// Finds actions that a plan needs and that the policies can't allow, once for each type of
-/// resource. Notes providers that call AWS as someone else than the default one: the policies are not theirs.
+/// resource. Notes providers that call AWS as another principal than the default one.
 pub fn check(document: &Value, policies: &Policies) -> Result<(Vec<Fault>, Vec<Note>), PlanError> {
     let providers = &document["configuration"]["provider_config"];
     let identity = |provider: &str| IDENTITY.map(|it| &providers[provider]["expressions"][it]);
@@ -106,7 +106,8 @@ pub fn check(document: &Value, policies: &Policies) -> Result<(Vec<Fault>, Vec<N
     let note = |(provider, count)| Note {
         code: "not-checked",
         message: format!(
-            "whether the policies allow what {provider} calls, which has an identity of its own (resources: {count})"
+            "whether the policies allow what {provider} calls, which has an identity of its own \
+             (resources: {count})"
         ),
     };
     let notes = others.into_iter().map(note).collect();

@@ -235,7 +235,8 @@ fn locked(plan: &Plan<'_>, queue: &Resource<'_>) -> Option<Fault> {
     Some(fault("queue-key", queue.address, limit, found, KEYS))
 }
 
-/// The policy of a key; empty for AWS's default one, in which no service may use it. None where it is not known.
+/// The policy of a key; empty for AWS's default one, in which no service may use it. None where it is not
+/// known.
 fn policy_of_key(plan: &Plan<'_>, key: &Resource<'_>) -> Option<Value> {
     let separate = plan.of("aws_kms_key_policy");
     let separate = separate.map(|one| (one, plan.named(one, "key_id", KEY)));
