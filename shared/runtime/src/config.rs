@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn what_is_not_set_has_its_default() {
         assert_eq!(lanes().ok(), Some(SlowEndpointSettings::default()));
-        assert_eq!(listeners_max().ok(), Some((55, 5)));
+        assert_eq!(listeners_max().ok(), Some([55, 5, 5]));
         assert_eq!(dead_letter_give_up_after().ok(), Some(Duration::from_secs(14_400)));
         assert_eq!(dead_letter_topic().ok(), Some(None));
         assert_eq!(retry_queue_urls().ok(), Some(Vec::new()));
