@@ -26,8 +26,8 @@ pub const LEASE: Duration = RESPONSE_WAIT.saturating_add(Duration::from_secs(50)
 pub const HANGS_AFTER: Duration = Duration::from_secs(5);
 
 /// With so many requests under way, an endpoint that answers does not get them in its retry queue: each may
-/// hold one of its slots, and there are 50 by default.
-const SHARED_FROM: u32 = 25;
+/// hold one of its slots, 50 by default.
+const SHARED_FROM: u32 = 10;
 
 /// The fewest answers that say anything about an endpoint.
 const ANSWERS_MIN: u32 = 20;

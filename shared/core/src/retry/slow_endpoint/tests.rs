@@ -282,8 +282,8 @@ fn what_may_hang_and_what_has_many_requests_shares_invocations() {
     for (took_ms, under_way, shares) in [
         (None, 0, true),
         (Some(4_999), 0, false),
-        (Some(4_999), 24, false),
-        (Some(4_999), 25, true),
+        (Some(4_999), 9, false),
+        (Some(4_999), 10, true),
         (Some(5_000), 0, true),
     ] {
         let answers = AnswerCounts { took_ms, ..AnswerCounts::default() };
