@@ -130,7 +130,9 @@ impl Fixture {
             Queue::Retry(shard) => &self.urls.retry[shard],
             Queue::Redrive => &self.urls.redrive,
             Queue::Poison => &self.urls.poison,
-            Queue::DeadLetter | Queue::FanOut => panic!("no test has a queue {queue}"),
+            Queue::DeadLetter | Queue::FanOut | Queue::Slow => {
+                panic!("no test has a queue {queue}")
+            }
         }
     }
 }
