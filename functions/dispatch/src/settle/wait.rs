@@ -79,7 +79,8 @@ pub fn may_move(delivery: &Delivery) -> bool {
 /// Returns the queue that a delivery moves to; `None` if it waits where it is.
 ///
 /// Only the slow queue waits for its batches to be filled, so what is due at a time is in a retry queue. What
-/// waits for its endpoint is in the slow queue if that hangs, or waits for longer than a quarter of an hour.
+/// waits for its endpoint is in the slow queue if that hangs or has many requests under way, or if it waits for
+/// longer than a quarter of an hour.
 /// A wait that is longer than SQS delays a message is never moved from one to the other: it would be
 /// received once more.
 fn next_queue(
