@@ -16,7 +16,7 @@ use tokio::{
     io::AsyncReadExt,
     process::{Child, Command},
     sync::mpsc::{UnboundedReceiver, unbounded_channel},
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 #[path = "dev/azure.rs"]
@@ -101,11 +101,15 @@ fn code(output: &Output, want: i32) -> String {
 
 /// An endpoint that answers so; what arrives there.
 async fn endpoint(answers: &str) -> (Receiver, UnboundedReceiver<Arrival>) {
+    endpoint_after(answers, Duration::ZERO).await
+}
+
+async fn endpoint_after(answers: &str, delay: Duration) -> (Receiver, UnboundedReceiver<Arrival>) {
     let (sender, arrivals) = unbounded_channel();
     let answers: Answers = answers.parse().expect("answers");
     let address = "127.0.0.1:0".parse().expect("an address");
-    let receiver =
-        Receiver::start(address, HashMap::new(), Behaviour::prompt(answers), sender).await;
+    let behaviour = Behaviour { answers, delay };
+    let receiver = Receiver::start(address, HashMap::new(), behaviour, sender).await;
     (receiver.expect("a port"), arrivals)
 }
 
@@ -599,5 +603,104 @@ async fn what_a_killed_process_accepted_is_delivered_by_the_next() {
     let again = next_delivery(&mut arrivals).await;
     assert_eq!((again.status, again.events()[0]["id"].as_str()), (200, Some("e-1")));
     code(&place.run("wait --topic orders --delivered 1").await, 0);
+    assert!(end(dev, Signal::TERM).await.success());
+}
+
+/// Publishes so many events, `e-0` and so on.
+async fn publish_many(place: &Place, count: usize) {
+    let event = |number| {
+        json!({"id": format!("e-{number}"), "eventType": "T", "subject": "s", "data": {},
+            "eventTime": "2030-01-02T03:04:05Z", "dataVersion": "1"})
+    };
+    let events: Vec<_> = (0..count).map(event).collect();
+    place.write("events.json", &json!(events).to_string());
+    code(&place.run("publish --topic orders --file events.json").await, 0);
+}
+
+/// Requests are under way when it is told to end; the others are made by the next process.
+#[tokio::test]
+async fn an_end_waits_for_the_requests_under_way_and_none_is_made_again() {
+    const EVENTS: usize = 300;
+    let place = Place::new();
+    let (receiver, mut arrivals) = endpoint_after("200", Duration::from_secs(3)).await;
+    place.write("topics.json", &declared(&receiver.url("/hook")));
+    let dev = place.dev("--quiet --config topics.json").await;
+    publish_many(&place, EVENTS).await;
+    let mut counts = HashMap::new();
+    let mut note = |arrival: &Arrival| {
+        let id = arrival.events()[0]["id"].as_str().expect("an id").to_owned();
+        *counts.entry(id).or_insert(0) += 1;
+        counts.len()
+    };
+    let mut seen = 0;
+    while seen < 50 {
+        seen = note(&next_delivery(&mut arrivals).await);
+    }
+    assert!(end(dev, Signal::TERM).await.success());
+    while let Ok(arrival) = arrivals.try_recv() {
+        seen = note(&arrival);
+    }
+    let dev = place.dev("--quiet").await;
+    while seen < EVENTS {
+        seen = note(&next_delivery(&mut arrivals).await);
+    }
+    // Longer than until whatever was received and not settled would come again.
+    let more = timeout(Duration::from_secs(2), arrivals.recv()).await;
+    assert!(more.is_err() && counts.values().all(|count| *count == 1), "{more:?}, {counts:?}");
+    assert!(end(dev, Signal::TERM).await.success());
+}
+
+#[tokio::test]
+async fn an_end_waits_no_longer_than_it_may() {
+    let place = Place::new();
+    let (receiver, mut arrivals) = endpoint_after("200", Duration::from_secs(20)).await;
+    place.write("topics.json", &declared(&receiver.url("/hook")));
+    for (flags, signals, most_s) in [("--drain 1s", 1, 5), ("--drain 60s", 2, 5)] {
+        let dev = place.dev(&format!("--memory --quiet {flags} --config topics.json")).await;
+        code(&place.run("publish --topic orders --type T --id e-1").await, 0);
+        next_delivery(&mut arrivals).await;
+        for _ in 1..signals {
+            let pid = dev.id().and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
+            kill_process(pid.expect("a process"), Signal::TERM).expect("signalled");
+            sleep(Duration::from_secs(1)).await;
+        }
+        let began = Instant::now();
+        assert!(end(dev, Signal::INT).await.success());
+        assert!(began.elapsed() < Duration::from_secs(most_s), "{flags}: {:?}", began.elapsed());
+    }
+}
+
+/// Large bodies of clients without a key: none of them is kept in memory.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn bodies_without_a_key_take_no_memory() {
+    let place = Place::new();
+    place.write("topics.json", &json!({"topics": {"orders": {}}}).to_string());
+    let dev = place.dev("--memory --quiet --config topics.json").await;
+    let connection = fs::read(place.connection_file()).expect("a file");
+    let connection: Value = serde_json::from_slice(&connection).expect("JSON");
+    let url =
+        format!("{}/topics/orders/api/events", connection["publishUrl"].as_str().expect("a URL"));
+    let resident_kb = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", dev.id().expect("a process")));
+        let status = status.expect("readable");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number")
+    };
+    let before = resident_kb();
+    let client = reqwest::Client::builder().no_proxy().build().expect("a client");
+    let all = (0..30).map(|_| {
+        let body = vec![b' '; 10_000_000];
+        let request = client.post(&url).header("aeg-sas-key", "none").body(body).send();
+        tokio::spawn(request)
+    });
+    for sent in all.collect::<Vec<_>>() {
+        // A client that sends on after the answer may not see it.
+        if let Ok(answer) = sent.await.expect("no panic") {
+            assert_eq!(answer.status(), 401);
+        }
+    }
+    let more_kb = resident_kb() - before;
+    assert!(more_kb < 10_000, "{more_kb} kB");
     assert!(end(dev, Signal::TERM).await.success());
 }

@@ -12,7 +12,11 @@ use gridpost_redrive::work;
 use gridpost_wake::wake;
 use tokio::time::timeout;
 
-use crate::{mapping::Mapping, process::Process, tasks::caught};
+use crate::{
+    mapping::Mapping,
+    process::Process,
+    tasks::{Stopping, caught},
+};
 
 /// How long a run of wake starts work, by the machine's clock: its timeout, less time for its last calls.
 const WAKE_RUN: Duration = Duration::from_secs(40);
@@ -66,8 +70,8 @@ async fn run(
 }
 
 /// Runs wake at once and then at each full minute of the clock. Runs never overlap: a long one skips
-/// minutes.
-pub(crate) async fn wake_each_minute(process: Arc<Process>) {
+/// minutes. Returns once the process stops.
+pub(crate) async fn wake_each_minute(process: Arc<Process>, stopping: Stopping) {
     loop {
         let failed = match caught(wake(&process.wake, process.clock.after(WAKE_RUN))).await {
             Ok(Ok(_)) => None,
@@ -79,6 +83,9 @@ pub(crate) async fn wake_each_minute(process: Arc<Process>) {
         }
         process.wake.meter.flush(process.clock.now());
         let next = (process.clock.now().as_minutes() + 1) * MINUTE_MS;
-        process.clock.sleep_until(Timestamp::from_millis(next)).await;
+        if stopping.unless(process.clock.sleep_until(Timestamp::from_millis(next))).await.is_none()
+        {
+            return;
+        }
     }
 }

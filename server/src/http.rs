@@ -8,13 +8,17 @@
 use std::{
     convert::Infallible,
     net::IpAddr,
+    pin::pin,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use gridpost_api::error::Error;
 use gridpost_core::gateway::Request;
-use gridpost_ingest::{handler::handle, route::Route};
+use gridpost_ingest::{
+    handler::{Admitted, admit, handle_admitted},
+    route::Route,
+};
 use gridpost_manage as manage;
 use gridpost_ports::Clock;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -25,7 +29,7 @@ use hyper::{
     server::conn::http1,
     service::service_fn,
 };
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -36,7 +40,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::{emulated, process::Process};
+use crate::{emulated, process::Process, tasks::Stopping};
 
 /// The largest body that API Gateway takes. Source: Amazon API Gateway, "Quotas for configuring and running
 /// an HTTP API".
@@ -46,20 +50,40 @@ const BODY_BYTES_MAX: usize = 10 * 1_024 * 1_024;
 const COUNTS: &str = "/dev/counts";
 const TLS_BEGINS_WITHIN: Duration = Duration::from_secs(10);
 
+/// The longest time between two requests of a connection, and for the head of one. Many clients close idle
+/// connections after less than a minute.
+const HEAD_WITHIN: Duration = Duration::from_secs(60);
+
+/// The longest time for a body.
+const BODY_WITHIN: Duration = Duration::from_secs(60);
+
+/// How much of a refused request's body is read, unseen, and how long: most clients read no answer before they
+/// have sent all of it.
+const REFUSED_BYTES_MAX: usize = 1_024 * 1_024;
+const REFUSED_WITHIN: Duration = Duration::from_secs(2);
+
 type Reply = Response<Full<Bytes>>;
 
 /// Runs requests in their own tasks, so that a client that disconnects does not cancel its request.
 struct Requests {
     process: Arc<Process>,
+    stopping: Stopping,
     under_way: Mutex<JoinSet<()>>,
 }
 
-pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, process: Arc<Process>) {
-    let requests = Arc::new(Requests { process, under_way: Mutex::default() });
+/// Accepts connections and answers their requests. Once the process stops, accepts no more, and finishes the
+/// requests that have begun.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    process: Arc<Process>,
+    stopping: Stopping,
+) {
+    let requests = Arc::new(Requests { process, stopping, under_way: Mutex::default() });
     // Both are dropped with this task, which ends all connections and requests.
     let mut connections = JoinSet::new();
-    loop {
-        match listener.accept().await {
+    while let Some(accepted) = requests.stopping.unless(listener.accept()).await {
+        match accepted {
             Ok((stream, _)) => {
                 let _ = stream.set_nodelay(true);
                 connections.spawn(connect(stream, tls.clone(), Arc::clone(&requests)));
@@ -69,34 +93,61 @@ pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, proce
         }
         while connections.try_join_next().is_some() {}
     }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+    // Those whose clients have left.
+    let mut under_way =
+        std::mem::take(&mut *requests.under_way.lock().expect("no panic while held"));
+    while under_way.join_next().await.is_some() {}
 }
 
 async fn connect(stream: TcpStream, tls: Option<TlsAcceptor>, requests: Arc<Requests>) {
     let Some(tls) = tls else { return converse(stream, &requests).await };
+    let begun = timeout(TLS_BEGINS_WITHIN, tls.accept(stream));
     // A client that does not trust the CA disconnects here.
-    if let Ok(Ok(stream)) = timeout(TLS_BEGINS_WITHIN, tls.accept(stream)).await {
+    if let Some(Ok(Ok(stream))) = requests.stopping.unless(begun).await {
         converse(stream, &requests).await;
     }
 }
 
 async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, requests: &Requests) {
     let service = service_fn(async |request| Ok::<_, Infallible>(answer(requests, request).await));
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
+    let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
     // A client that disconnects during a request is no error.
-    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    if requests.stopping.unless(connection.as_mut()).await.is_none() {
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
+    }
 }
 
 async fn answer(requests: &Requests, request: hyper::Request<Incoming>) -> Reply {
     let process = &requests.process;
     let (parts, body) = request.into_parts();
-    if let Err(refusal) = admit(&parts.headers, &parts.uri) {
+    if let Err(refusal) = refuse_foreign(&parts.headers, &parts.uri) {
         return message(StatusCode::FORBIDDEN, refusal);
     }
-    let body = match Limited::new(body, BODY_BYTES_MAX).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => {
+    let mut request = gateway_request(&parts.method, &parts.uri, &parts.headers);
+    let admitted = match is_publish(&request.method, &request.path) {
+        false => None,
+        // The key comes first: whoever has none may not fill the memory.
+        true => match admit(&process.ingest, &request).await {
+            Ok(admitted) => Some(admitted),
+            Err(refusal) => {
+                discard(body).await;
+                return refusal.map(Full::from);
+            }
+        },
+    };
+    let read = timeout(BODY_WITHIN, Limited::new(body, BODY_BYTES_MAX).collect());
+    let body = match read.await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
             return message(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large");
         }
-        Err(_) => return message(StatusCode::BAD_REQUEST, "Bad Request"),
+        Ok(Err(_)) => return message(StatusCode::BAD_REQUEST, "Bad Request"),
+        Err(_) => return message(StatusCode::REQUEST_TIMEOUT, "Request Timeout"),
     };
     if let Some(operation) = emulated::operation(&parts.method, &parts.uri, &parts.headers) {
         let answered = emulated::answer(&process.store, operation, &body).await;
@@ -107,23 +158,30 @@ async fn answer(requests: &Requests, request: hyper::Request<Incoming>) -> Reply
         let (now, speed) = (process.clock.now(), process.clock.speed().times());
         return reply(StatusCode::OK, process.counts.document(now, speed).to_string());
     }
-    let request = gateway_request(&parts.method, &parts.uri, &parts.headers, body);
-    requests.start(request).await.unwrap_or_else(|_| {
+    request.body = body.into();
+    requests.start(request, admitted).await.unwrap_or_else(|_| {
         tracing::error!("a request panicked");
         message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error")
     })
 }
 
+/// Reads what a client still sends, up to a limit, and keeps nothing.
+async fn discard(body: Incoming) {
+    let mut body = Limited::new(body, REFUSED_BYTES_MAX);
+    let rest = async { while let Some(Ok(_)) = body.frame().await {} };
+    let _ = timeout(REFUSED_WITHIN, rest).await;
+}
+
 impl Requests {
     /// Starts a request, which continues even if the receiver is dropped.
-    fn start(&self, request: Request) -> oneshot::Receiver<Reply> {
+    fn start(&self, request: Request, admitted: Option<Admitted>) -> oneshot::Receiver<Reply> {
         let (process, (replies, reply)) = (Arc::clone(&self.process), oneshot::channel());
         let mut under_way = self.under_way.lock().expect("no panic while held");
         while under_way.try_join_next().is_some() {}
         under_way.spawn(async move {
-            let _ = replies.send(match is_publish(&request.method, &request.path) {
-                true => publish(&process, request).await,
-                false => managed(&process, request).await,
+            let _ = replies.send(match admitted {
+                Some(admitted) => publish(&process, request, admitted).await,
+                None => managed(&process, request).await,
             });
         });
         reply
@@ -131,7 +189,7 @@ impl Requests {
 }
 
 /// Refuses requests that may come from a page of another origin.
-fn admit(headers: &HeaderMap, uri: &Uri) -> Result<(), &'static str> {
+fn refuse_foreign(headers: &HeaderMap, uri: &Uri) -> Result<(), &'static str> {
     let texts =
         |name: HeaderName| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
     let mut hosts = texts(header::HOST);
@@ -157,9 +215,9 @@ fn is_this_machine(host: &str) -> bool {
         || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Makes the request that functions read from API Gateway's event, without a route, like a function URL's.
-/// Headers of a publish stay apart, because repeated ones are refused.
-fn gateway_request(method: &Method, uri: &Uri, headers: &HeaderMap, body: Bytes) -> Request {
+/// Makes the request that functions read from API Gateway's event, without a route, like a function URL's, and
+/// without its body. Headers of a publish stay apart, because repeated ones are refused.
+fn gateway_request(method: &Method, uri: &Uri, headers: &HeaderMap) -> Request {
     Request {
         method: method.clone(),
         path: uri.path().to_owned(),
@@ -171,7 +229,7 @@ fn gateway_request(method: &Method, uri: &Uri, headers: &HeaderMap, body: Bytes)
         authorizer: None,
         caller: None,
         route: None,
-        body: body.into(),
+        body: Vec::new(),
     }
 }
 
@@ -210,8 +268,8 @@ fn with_publish_paths(mut refusal: Error) -> String {
     json!(refusal).to_string()
 }
 
-async fn publish(process: &Process, request: Request) -> Reply {
-    let answered = handle(&process.ingest, &request).await;
+async fn publish(process: &Process, request: Request, admitted: Admitted) -> Reply {
+    let answered = handle_admitted(&process.ingest, &request, admitted).await;
     process.ingest.meter.flush(process.clock.now());
     answered.map(Full::from)
 }
@@ -242,7 +300,13 @@ fn reply(status: StatusCode, text: String) -> Reply {
 
 #[cfg(test)]
 mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        time::Instant,
+    };
+
     use super::*;
+    use crate::{Dev, Options};
 
     #[test]
     fn only_requests_for_this_machine_are_let_in() {
@@ -269,7 +333,7 @@ mod tests {
                     headers.insert(name, value.parse().expect("a value"));
                 }
             }
-            let admitted = admit(&headers, &Uri::from_static("/topics"));
+            let admitted = refuse_foreign(&headers, &Uri::from_static("/topics"));
             assert_eq!(admitted.is_ok(), want, "{host:?} {origin:?}");
             // A second one is as good as the first, whichever is heeded further on.
             for (name, other) in
@@ -278,10 +342,49 @@ mod tests {
                 let mut headers = headers.clone();
                 headers.append(name, other.parse().expect("a value"));
                 assert!(
-                    admit(&headers, &Uri::from_static("/topics")).is_err(),
+                    refuse_foreign(&headers, &Uri::from_static("/topics")).is_err(),
                     "{host:?} and {other}"
                 );
             }
+        }
+    }
+
+    /// Sends the beginning of a request, and returns what comes before the connection ends, and when.
+    async fn begun(request: &str) -> (String, Duration) {
+        let dev = Dev::start(Options::default()).await.expect("it starts");
+        let mut stream = TcpStream::connect(dev.address()).await.expect("a connection");
+        stream.write_all(request.as_bytes()).await.expect("written");
+        let (began, mut answer) = (Instant::now(), Vec::new());
+        stream.read_to_end(&mut answer).await.expect("an end");
+        let took = began.elapsed();
+        dev.stop().await;
+        (String::from_utf8(answer).expect("a text"), took)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stalls_is_not_waited_for() {
+        let publish = "POST /topics/orders/api/events HTTP/1.1\r\nhost: localhost\r\n";
+        let put = "PUT /topics/orders HTTP/1.1\r\nhost: localhost\r\n";
+        let table = [
+            ("nothing", String::new(), "", HEAD_WITHIN),
+            ("half a head", publish.to_owned(), "", HEAD_WITHIN),
+            ("half a body", format!("{put}content-length: 9\r\n\r\n{{"), "408 ", BODY_WITHIN),
+            (
+                "no key, and a body that is to come",
+                format!("{publish}content-length: 9000000\r\n\r\n["),
+                "401 ",
+                REFUSED_WITHIN,
+            ),
+        ];
+        for (row, request, status, within) in table {
+            let (answer, took) = begun(&request).await;
+            let shown = answer.strip_prefix("HTTP/1.1 ").unwrap_or(&answer);
+            assert!(
+                shown.starts_with(status) && answer.is_empty() == status.is_empty(),
+                "{row}: {answer}"
+            );
+            let slack = Duration::from_secs(1);
+            assert!((within..=within + slack).contains(&took), "{row}: {took:?}");
         }
     }
 

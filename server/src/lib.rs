@@ -26,18 +26,24 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use gridpost_core::{delivery::queue::POISON_RECEIVES, endpoint::identities::Identities};
 use gridpost_embedded::OpenError;
 use gridpost_ports::ResourceClient;
 use gridpost_signing::SharedCredentialsProvider;
-use tokio::{net::TcpListener, sync::Mutex, task::JoinSet};
+use tokio::{
+    net::TcpListener,
+    sync::{Mutex, watch},
+    task::JoinSet,
+    time::timeout,
+};
 
 use clock::{DevClock, Speed};
 use log::Log;
 use process::Process;
-use tasks::guarded;
+use tasks::{Stopping, guarded};
 use tls::{Tls, TlsError};
 
 pub use gridpost_embedded::Sync;
@@ -61,6 +67,9 @@ pub struct Options {
     /// The folder of the CA; `None`: http.
     pub tls: Option<PathBuf>,
     pub log: Log,
+    /// How many connections to endpoints may be open, about: what remains of the process's descriptors is for
+    /// its clients and files.
+    pub connections_max: usize,
     /// Receives before a message goes to the poison queue: 1 to 1,000.
     pub receives_max: u32,
     /// Whether the log has metrics of durations.
@@ -102,6 +111,7 @@ impl Default for Options {
             journal_max: None,
             tls: None,
             log: Log::nowhere(),
+            connections_max: 400,
             receives_max: POISON_RECEIVES,
             latency_metrics: false,
             resources: None,
@@ -131,6 +141,7 @@ pub struct Dev {
     ca_file: Option<PathBuf>,
     process: Arc<Process>,
     running: Mutex<JoinSet<Ended>>,
+    stops: watch::Sender<bool>,
 }
 
 impl Dev {
@@ -144,23 +155,27 @@ impl Dev {
         // From here on this process owns the folder.
         let tls = options.tls.as_deref().map(Tls::open).transpose()?;
         let (acceptor, ca_file) = tls.map(|tls| (tls.acceptor, tls.ca_file)).unzip();
-        let mut running = JoinSet::new();
+        let (mut running, (stops, stopping)) = (JoinSet::new(), Stopping::channel());
         for mapping in mapping::all() {
             let task = format!("the reader of the queue {}", mapping.queue);
-            running.spawn(guarded(task, poll::poll(Arc::clone(&process), mapping)));
+            running
+                .spawn(guarded(task, poll::poll(Arc::clone(&process), mapping, stopping.clone())));
         }
-        let store = process.store.clone();
+        let (store, stops_too) = (process.store.clone(), stopping.clone());
         let isolate = async move {
-            store.isolate_crash_suspects().await;
-            std::future::pending().await
+            stops_too.unless(store.isolate_crash_suspects()).await;
+            stops_too.begun().await;
         };
         running
             .spawn(guarded("the search for messages that crash the process".to_owned(), isolate));
-        let wake = functions::wake_each_minute(Arc::clone(&process));
+        let (store, stops_too) = (process.store.clone(), stopping.clone());
+        let writer = async move { _ = stops_too.unless(store.writer_ended()).await };
+        running.spawn(guarded("the thread that writes to the disk".to_owned(), writer));
+        let wake = functions::wake_each_minute(Arc::clone(&process), stopping.clone());
         running.spawn(guarded("the task that wakes parked deliveries".to_owned(), wake));
-        let serve = http::serve(listener, acceptor, Arc::clone(&process));
+        let serve = http::serve(listener, acceptor, Arc::clone(&process), stopping);
         running.spawn(guarded("the task that answers requests".to_owned(), serve));
-        Ok(Self { address, ca_file, process, running: Mutex::new(running) })
+        Ok(Self { address, ca_file, process, running: Mutex::new(running), stops })
     }
 
     /// Returns the address of both APIs.
@@ -190,6 +205,15 @@ impl Dev {
             Some(Err(error)) => Ended { task: "a task".to_owned(), why: error.to_string() },
             None => Ended { task: "every task".to_owned(), why: "none is left".to_owned() },
         }
+    }
+
+    /// Accepts and receives nothing more, and waits until what is under way is done, for `most` at most. Returns
+    /// whether it is; what is not is received again at the next start.
+    pub async fn drain(&self, most: Duration) -> bool {
+        self.stops.send_replace(true);
+        let mut running = self.running.lock().await;
+        let done = async { while running.join_next().await.is_some() {} };
+        timeout(most, done).await.is_ok()
     }
 
     /// Ends it at once. Messages in flight are received again at the next start.

@@ -6,9 +6,13 @@ use std::{sync::Arc, time::Duration};
 use gridpost_core::{delivery::queue::Queue, error::chain};
 use gridpost_embedded::Received;
 use gridpost_ports::Clock;
-use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
+use tokio::{
+    sync::Semaphore,
+    task::{JoinError, JoinSet},
+    time::sleep,
+};
 
-use crate::{functions::invoke, mapping::Mapping, process::Process};
+use crate::{functions::invoke, mapping::Mapping, process::Process, tasks::Stopping};
 
 /// The longest wait between two receives of a queue.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
@@ -16,25 +20,34 @@ const LOOK_AGAIN: Duration = Duration::from_secs(5);
 /// The wait after a failed receive.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
-/// Reads a queue for ever and invokes its function.
-pub(crate) async fn poll(process: Arc<Process>, mapping: Mapping) {
+/// Reads a queue and invokes its function. Once the process stops, finishes what is under way. What was received
+/// and not begun is visible at the next start.
+pub(crate) async fn poll(process: Arc<Process>, mapping: Mapping, stopping: Stopping) {
     let slots = Arc::new(Semaphore::new(mapping.concurrency));
     // Dropped with this task, which ends all invocations.
     let mut invocations = JoinSet::new();
-    loop {
-        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
-        let batch = gather(&process, &mapping).await;
+    let told = |ended: Result<(), JoinError>| {
+        if let Err(error) = ended {
+            // Its messages come back when they are visible again.
+            tracing::error!(queue = %mapping.queue, %error, "an invocation failed");
+        }
+    };
+    let next = async || {
+        let slot = Arc::clone(&slots).acquire_owned().await;
+        (slot, gather(&process, &mapping).await)
+    };
+    while let Some((slot, batch)) = stopping.unless(next()).await {
         let process = Arc::clone(&process);
         invocations.spawn(async move {
             carry_out(&process, mapping, batch).await;
             drop(slot);
         });
         while let Some(ended) = invocations.try_join_next() {
-            if let Err(error) = ended {
-                // Its messages come back when they are visible again.
-                tracing::error!(queue = %mapping.queue, %error, "an invocation failed");
-            }
+            told(ended);
         }
+    }
+    while let Some(ended) = invocations.join_next().await {
+        told(ended);
     }
 }
 

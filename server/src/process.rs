@@ -116,7 +116,11 @@ impl Process {
         let mut allowed = allowed(options.resources.is_some());
         let identity = options.identity.as_ref();
         allowed.identities = identity.map(|it| it.named.clone()).unwrap_or_default();
-        let client = HttpClient::new(allowed.clone(), Arc::clone(&clock) as _);
+        let client = HttpClient::with_connections(
+            options.connections_max,
+            allowed.clone(),
+            Arc::clone(&clock) as _,
+        );
         let client = client.map_err(StartError::Certificates)?;
         let client = client.reading(Arc::new(secrets::Environment));
         let resources = options.resources.as_ref().map(|Resources(clients)| Arc::clone(clients));

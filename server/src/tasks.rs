@@ -1,9 +1,37 @@
-//! Tasks that must run as long as the process.
+//! Tasks that must run as long as the process, until it stops.
 
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
 use gridpost_ports::guard::said;
+use tokio::sync::watch;
+
+/// Tells tasks to finish what is under way and to begin nothing more. Clones hear the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Stopping(watch::Receiver<bool>);
+
+impl Stopping {
+    /// Returns what says that the process stops, by sending `true`, and what hears it.
+    pub(crate) fn channel() -> (watch::Sender<bool>, Self) {
+        let (says, hears) = watch::channel(false);
+        (says, Self(hears))
+    }
+
+    /// Waits until the process stops.
+    pub(crate) async fn begun(&self) {
+        // Fails if the process is gone.
+        let _ = self.0.clone().wait_for(|stops| *stops).await;
+    }
+
+    /// Does work unless the process stops meanwhile: then drops it, and returns `None`.
+    pub(crate) async fn unless<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            () = self.begun() => None,
+            done = work => Some(done),
+        }
+    }
+}
 
 /// The unexpected end of such a task, after which the process can't continue.
 #[derive(Debug, thiserror::Error)]

@@ -27,8 +27,8 @@ const READY_MAX: Duration = Duration::from_secs(120);
 /// How often to check whether it is ready.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// Time for an end, which should be immediate.
-const END_MAX: Duration = Duration::from_secs(20);
+/// Time for an end, which waits for requests under way.
+const END_MAX: Duration = Duration::from_secs(60);
 
 /// How a process is started.
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@ mod resources;
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 use std::{env, fs};
 
@@ -34,7 +35,7 @@ use crate::{
 use gridpost_ops::{
     declared::Declared,
     failure::{self, Misuse},
-    given::count_in,
+    given::{TimeSpan, count_in},
     home::{self, FOLDER, Home, connection::Connection},
     identity as aws_identity,
     manage_api::ManageApi,
@@ -48,6 +49,9 @@ use in_process::{Alone, Written};
 const OPEN_FILES: u64 = 20_000;
 
 const PORT: u16 = 7070;
+
+/// How long an end may take without a word.
+const ENDS_QUIETLY_WITHIN: Duration = Duration::from_millis(500);
 
 /// How long an end may take that a demonstration has to be cleared away for.
 const FORGET_MAX: Duration = Duration::from_secs(2);
@@ -109,6 +113,11 @@ pub struct DevArguments {
     /// the disk]
     #[arg(long, value_name = "BYTES", value_parser = count_in::<u64>(JOURNAL_LEAST..))]
     journal_max: Option<u64>,
+
+    /// How long an end waits for requests under way: an endpoint has 30 s to answer, and gets nothing twice that
+    /// it has answered. A second Ctrl-C ends at once
+    #[arg(long, default_value = "35s", value_name = "TIME")]
+    drain: TimeSpan,
 }
 
 /// The smallest journal, in bytes.
@@ -138,7 +147,7 @@ async fn identity() -> anyhow::Result<Option<Identity>> {
 
 /// Runs `gridpost dev`, until it is interrupted.
 pub async fn run(arguments: DevArguments, common: &Common) -> anyhow::Result<()> {
-    allow_open_files();
+    let open_files = allow_open_files();
     // Before anything is started: an interruption always ends it cleanly.
     let mut terminated = signal(SignalKind::terminate())?;
     // Without a terminal its end is not ours: a process that `nohup` has started outlives it.
@@ -158,6 +167,7 @@ pub async fn run(arguments: DevArguments, common: &Common) -> anyhow::Result<()>
     let log = log_of(&arguments, data.as_deref(), &home)?;
     let mut options = options(&arguments, data.clone(), &home, log.clone());
     // The functions of a deployment read it by the same name.
+    options.connections_max = usize::try_from(open_files / 2).unwrap_or(usize::MAX);
     options.resources = resources;
     options.identity = identity().await?;
     options.latency_metrics = config::latency_metrics()?;
@@ -179,8 +189,33 @@ pub async fn run(arguments: DevArguments, common: &Common) -> anyhow::Result<()>
     if !arguments.no_demo {
         forget_demonstration(&dev).await;
     }
+    if ended.is_ok() {
+        let most = arguments.drain.0;
+        let end = tokio::select! {
+            is_done = drain(&dev, most) => is_done,
+            _ = tokio::signal::ctrl_c() => false,
+            _ = terminated.recv() => false,
+        };
+        if !end {
+            let word = "! Not all requests were finished: what they delivered may come again";
+            Progress::on_stderr().line(word);
+        }
+    }
     dev.stop().await;
     ended
+}
+
+/// Waits for what is under way, and says so if that takes time.
+async fn drain(dev: &Dev, most: Duration) -> bool {
+    let mut drained = pin!(dev.drain(most));
+    if let Ok(is_done) = timeout(ENDS_QUIETLY_WITHIN, drained.as_mut()).await {
+        return is_done;
+    }
+    let seconds = most.as_secs();
+    Progress::on_stderr().line(&format!(
+        "· Finishing the requests under way, for {seconds} s at most; Ctrl-C ends at once"
+    ));
+    drained.await
 }
 
 async fn terminal_closed(hung_up: Option<&mut Signal>) {
@@ -286,14 +321,15 @@ fn check_log_filter(filter: &str) -> Result<(), Misuse> {
 }
 
 /// A burst to a slow endpoint has thousands of connections at once; usual limits are 1,024 and less, and
-/// what can't be opened would look like the endpoint's failure.
-fn allow_open_files() {
+/// what can't be opened would look like the endpoint's failure. Returns how many are allowed.
+fn allow_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
     if limit.current.is_some_and(|now| now < most) {
         // A system that refuses it leaves things as they are.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit });
     }
+    getrlimit(Resource::Nofile).current.unwrap_or(OPEN_FILES)
 }
 
 fn options(arguments: &DevArguments, data: Option<PathBuf>, home: &Home, log: Log) -> Options {

@@ -28,13 +28,31 @@ use crate::{
 /// Answers a publish: 200 once every delivery is in the queue or the publish is stored, otherwise
 /// Event Grid's error. A refused request leaves nothing behind.
 pub async fn handle(context: &Context, request: &Request) -> Response<String> {
-    match accept(context, request).await {
+    match admit(context, request).await {
+        Ok(admitted) => handle_admitted(context, request, admitted).await,
+        Err(refusal) => refusal,
+    }
+}
+
+/// The topic of a request that may publish to it.
+pub struct Admitted(Arc<TopicSnapshot>);
+
+/// Checks what can be checked before the body is read: path, credentials and topic. Returns Event Grid's error
+/// if it is refused.
+pub async fn admit(context: &Context, request: &Request) -> Result<Admitted, Response<String>> {
+    let topic = topic(context, request).await;
+    topic.map(Admitted).map_err(|error| refuse(context, request, &error))
+}
+
+/// Answers a publish that was admitted, now with its body, as [`handle`] does.
+pub async fn handle_admitted(
+    context: &Context,
+    request: &Request,
+    admitted: Admitted,
+) -> Response<String> {
+    match accept(context, request, &admitted.0).await {
         Ok(kind) => accepted(kind),
-        Err(error) => {
-            let dimensions = [("ErrorType", error.code()), ("Error", error.detail())];
-            context.meter.count(metric::PUBLISH_FAIL_COUNT, &dimensions, 1);
-            refuse(request, &error)
-        }
+        Err(error) => refuse(context, request, &error),
     }
 }
 
@@ -43,8 +61,11 @@ pub fn not_base64() -> String {
     PublishError::NotBase64.to_json()
 }
 
-async fn accept(context: &Context, request: &Request) -> Result<Kind, PublishError> {
-    let snapshot = admit(context, request).await?;
+async fn accept(
+    context: &Context,
+    request: &Request,
+    snapshot: &TopicSnapshot,
+) -> Result<Kind, PublishError> {
     let topic = &snapshot.topic;
     let topic_id = topic.id();
     let body = rules::body(topic, &request.headers, &request.body)?;
@@ -105,7 +126,7 @@ fn trace_parent(request: &Request) -> Option<TraceParent> {
 }
 
 /// Returns the topic, if the request may publish to it. Does not look at the body.
-async fn admit(context: &Context, request: &Request) -> Result<Arc<TopicSnapshot>, PublishError> {
+async fn topic(context: &Context, request: &Request) -> Result<Arc<TopicSnapshot>, PublishError> {
     context.origin_secrets.check(&request.headers)?;
     let route = Route::of(request.method.as_str(), &request.path)
         .filter(|route| route.is_matched_by(request.route.as_deref()))
@@ -158,7 +179,9 @@ fn json(body: String) -> Response<String> {
     response
 }
 
-fn refuse(request: &Request, error: &PublishError) -> Response<String> {
+fn refuse(context: &Context, request: &Request, error: &PublishError) -> Response<String> {
+    let dimensions = [("ErrorType", error.code()), ("Error", error.detail())];
+    context.meter.count(metric::PUBLISH_FAIL_COUNT, &dimensions, 1);
     let (status, code, path) = (error.status(), error.detail(), loggable(&request.path));
     let reason = chain(error);
     if status < 500 {

@@ -7,6 +7,7 @@
 use std::{
     fs::{self, File, TryLockError},
     marker,
+    panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock,
@@ -18,13 +19,14 @@ use std::{
 };
 
 use gridpost_core::time::Timestamp;
-use gridpost_ports::{Clock, PortError};
+use gridpost_ports::{Clock, PortError, guard::said};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::{
     expiry::{self, Sweeps},
     journal::{JournalWriter, Limits},
+    leases,
     named::{note_of, set_note},
     options::{OpenError, Options, Sync},
 };
@@ -47,11 +49,15 @@ const TIME: &str = "time";
 const TIME_LAG_MS: i64 = 1_000;
 const OPENED: &str = "opened";
 
+/// What each opening in memory adds to the number of the one before: as if it had lasted for a quarter of an hour.
+const IN_MEMORY_STEP: i64 = 1 << 20;
+
 pub(crate) struct Database {
     access: Access,
     /// When it was last used before this opening.
     pub(crate) last_seen: Option<Timestamp>,
-    /// Counts openings, this one included.
+    /// Numbers openings, this one included: by the machine's milliseconds, so that a copy of the folder that is
+    /// restored later goes on behind all that the original has numbered meanwhile.
     pub(crate) opened: i64,
     pub(crate) journal: Arc<JournalWriter>,
     writer: Arc<Writer>,
@@ -65,7 +71,6 @@ pub(crate) struct Prepared {
     lock: Option<File>,
     /// The latest time that the last process saved.
     pub(crate) last_seen: Option<Timestamp>,
-    opened: i64,
 }
 
 enum Access {
@@ -73,6 +78,8 @@ enum Access {
     Disk {
         jobs: Mutex<Option<mpsc::Sender<Box<dyn Job>>>>,
         thread: Mutex<Option<thread::JoinHandle<()>>>,
+        /// Is closed when the thread ends.
+        ended: Mutex<Option<oneshot::Receiver<()>>>,
         readers: Mutex<Option<Vec<Connection>>>,
         file: PathBuf,
     },
@@ -122,10 +129,9 @@ impl Prepared {
         file: Option<PathBuf>,
         lock: Option<File>,
     ) -> Result<Self, OpenError> {
-        let opened = note_of(&connection, OPENED)?.unwrap_or(0) + 1;
-        set_note(&connection, OPENED, opened)?;
+        leases::end_all(&connection)?;
         let last_seen = note_of(&connection, TIME)?.map(Timestamp::from_millis);
-        Ok(Self { connection, file, lock, last_seen, opened })
+        Ok(Self { connection, file, lock, last_seen })
     }
 }
 
@@ -137,7 +143,13 @@ impl Database {
     ) -> Result<Self, OpenError> {
         let limits = Limits::of(options.journal_bytes_max, options.folder.as_deref());
         let journal = Arc::new(JournalWriter::new(limits));
-        let Prepared { connection, file, lock, last_seen, opened } = prepared;
+        let Prepared { connection, file, lock, last_seen } = prepared;
+        let before = note_of(&connection, OPENED)?.unwrap_or(0);
+        let opened = match file {
+            Some(_) => clock.machine().as_millis().max(before + 1),
+            None => before + IN_MEMORY_STEP,
+        };
+        set_note(&connection, OPENED, opened)?;
         let writer = Arc::new(Writer {
             after: OnceLock::new(),
             clock,
@@ -268,6 +280,18 @@ impl Database {
         is_open.then_some(()).ok_or_else(|| closed(call))
     }
 
+    /// Waits until the thread that writes has ended: without it, every later write fails.
+    pub(crate) async fn writer_ended(&self) {
+        let ended = match &self.access {
+            Access::Memory(_) => None,
+            Access::Disk { ended, .. } => lock(ended).take(),
+        };
+        match ended {
+            Some(ended) => _ = ended.await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Finishes pending writes and closes, blocking. Later calls fail.
     pub(crate) fn close(&self) {
         match &self.access {
@@ -332,7 +356,13 @@ where
 
 impl Writer {
     fn commit(&self, connection: &Connection, mut jobs: Vec<Box<dyn Job>>) {
-        let committed = self.commit_all(connection, &mut jobs);
+        // One that panics fails those that share its transaction, and no others.
+        let all = AssertUnwindSafe(|| self.commit_all(connection, &mut jobs));
+        let committed = panic::catch_unwind(all).unwrap_or_else(|panic| {
+            let reason = format!("a write panicked: {}", said(&*panic));
+            tracing::error!("{reason}");
+            Err(reason)
+        });
         if committed.is_err() && !connection.is_autocommit() {
             // Fails if SQLite has rolled back by itself.
             let _ = connection.execute_batch("ROLLBACK");
@@ -406,8 +436,11 @@ fn begin(
     writer: Arc<Writer>,
 ) -> Result<Access, OpenError> {
     let (jobs, received) = mpsc::channel();
+    let (ends, ended) = oneshot::channel();
     let folder = file.clone();
     let work = move || {
+        // Dropped with this closure, after a panic, too.
+        let _ends: oneshot::Sender<()> = ends;
         writer.work(&connection, &received);
         // Moves the log into the database file. A remainder is read at the next start.
         if let Err(error) = connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
@@ -421,6 +454,7 @@ fn begin(
     Ok(Access::Disk {
         jobs: Mutex::new(Some(jobs)),
         thread: Mutex::new(Some(thread)),
+        ended: Mutex::new(Some(ended)),
         readers: Mutex::new(Some(Vec::new())),
         file,
     })
@@ -429,6 +463,9 @@ fn begin(
 fn set_up(connection: &Connection, sync: Sync) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_WAIT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Only so can free pages be given back. It counts in a new file alone, before anything is written to that.
+    // Source: SQLite, "PRAGMA auto_vacuum".
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     // In memory there is no log; the answer says so, without an error.
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     // With a log, NORMAL loses the latest commits only on power loss, never with the process.
@@ -446,6 +483,9 @@ fn set_up(connection: &Connection, sync: Sync) -> rusqlite::Result<()> {
     }
     // 16 MB of log: what was sent and deleted meanwhile is never written to the database file.
     connection.pragma_update_and_check(None, "wal_autocheckpoint", 4_000, |_| Ok(()))?;
+    // After a burst the log is cut to this.
+    connection
+        .pragma_update_and_check(None, "journal_size_limit", 64 * 1_024 * 1_024, |_| Ok(()))?;
     connection.pragma_update(None, "cache_size", -8_000)?;
     connection.pragma_update(None, "temp_store", "MEMORY")
 }

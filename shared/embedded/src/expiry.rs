@@ -1,4 +1,4 @@
-//! Removes expired rows, which DynamoDB and S3 do by themselves.
+//! Removes expired rows, which DynamoDB and S3 do by themselves, and gives free space back to the disk.
 
 use std::time::Duration;
 
@@ -23,6 +23,14 @@ const AT_WORK_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The longest time without a commit that is no pause: wake saves its cursor each minute.
 const PAUSE: Duration = Duration::from_secs(60 * 60);
+
+/// Space that rows have left is given back where it is so many pages of 4 KiB, and a quarter of the file or more:
+/// less is soon used again.
+const FREE_PAGES_MIN: i64 = 4_096;
+const FREE_SHARE: i64 = 4;
+
+/// Most pages that one sweep gives back: writes wait for it.
+const PAGES_AT_ONCE: i64 = 2_048;
 
 /// A count is only read in its minute; one more day allows for wrong clocks.
 const RATES_KEPT_MINUTES: i64 = 24 * 60;
@@ -58,7 +66,7 @@ impl Sweeps {
     }
 }
 
-/// Removes expired rows, up to a limit. Returns whether a table may have more.
+/// Removes expired rows and gives free space back, up to limits. Returns whether there may be more.
 pub(crate) fn forget(
     connection: &Connection,
     now: Timestamp,
@@ -84,7 +92,20 @@ pub(crate) fn forget(
     }
     let before = now.as_minutes() - RATES_KEPT_MINUTES;
     connection.execute("DELETE FROM rates WHERE minute < ?1", [before])?;
-    Ok(has_more)
+    Ok(give_back(connection)? || has_more)
+}
+
+/// Gives some of the free space of the file back, if it has much. Returns whether it had.
+fn give_back(connection: &Connection) -> rusqlite::Result<bool> {
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let free = number("freelist_count")?;
+    if free < FREE_PAGES_MIN || free * FREE_SHARE < number("page_count")? {
+        return Ok(false);
+    }
+    let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({PAGES_AT_ONCE})"))?;
+    let mut pages = vacuum.query([])?;
+    while pages.next()?.is_some() {}
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod database;
 mod expiry;
 mod journal;
 mod journal_store;
+mod leases;
 mod letters;
 mod named;
 mod options;
@@ -159,6 +160,12 @@ impl Embedded {
     /// wakes one waiter.
     pub async fn arrived(&self, queue: Queue) {
         self.queues.arrived(queue).await;
+    }
+
+    /// Waits until the thread that writes has ended, which it must not before [`Self::close`]: without it, every
+    /// later write fails.
+    pub async fn writer_ended(&self) {
+        self.database.writer_ended().await;
     }
 
     /// Finishes pending writes and closes the database. Later calls fail.

@@ -1,6 +1,6 @@
 -- The tables of form 4. What is a document is JSON, as DynamoDB has it on AWS.
 
--- A name with a number or a text: how often the folder was opened, the time, how far wake has come.
+-- A name with a number or a text: the number of its latest opening, the time, how far wake has come.
 CREATE TABLE notes (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 
 -- Ids only grow, so that what is sent is written at the end. The body comes last: whoever reads the

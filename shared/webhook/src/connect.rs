@@ -292,7 +292,7 @@ mod tests {
     async fn a_connection_waits_for_a_descriptor() {
         for (names, connections) in [(0, 0), (3, 0), (0, 3), (2, 2)] {
             let network = Exhausted { names: names.into(), connections: connections.into() };
-            let (allowed, open) = (AllowedNetworks::default(), OpenSockets::default());
+            let (allowed, open) = (AllowedNetworks::default(), OpenSockets::of(9));
             let dialler = Dialler { network: Arc::new(network), allowed, public: true, open };
             let began = Instant::now();
             let connected = dialler.connect(Uri::from_static("https://e.example/")).await;

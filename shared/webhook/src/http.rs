@@ -56,7 +56,7 @@ use super::{
     connect::{Connector, ResolutionError},
     metered_stream::{EXCHANGE_BYTES_MAX, Exchange, ReadBudget},
     network::{Network, SystemNetwork},
-    sockets::OpenSockets,
+    sockets::{OPEN_MAX, OpenSockets},
 };
 use gridpost_core::{
     endpoint::{self, Allowed, Refusal},
@@ -80,8 +80,6 @@ const STALE_FOR: Duration = Duration::from_secs(2);
 /// Less than the usual 60 s of servers and load balancers.
 const IDLE_FOR: Duration = Duration::from_secs(50);
 
-/// As many as an invocation has attempts at once.
-const IDLE_PER_HOST_MAX: usize = 16;
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 const _: () = assert!(2 * (HEAD_BYTES_MAX + BODY_BYTES_MAX) <= EXCHANGE_BYTES_MAX);
 const HEADERS_MAX: usize = 256;
@@ -110,7 +108,7 @@ struct Pools {
 impl Pools {
     fn of(connector: Connector, open: &OpenSockets) -> Self {
         let of = |idle| pool(connector.clone(), idle);
-        let kept = (open.renewals(), Arc::new(of(IDLE_PER_HOST_MAX)));
+        let kept = (open.renewals(), Arc::new(of(open.most())));
         let (kept, fresh) = (Arc::new(Mutex::new(kept)), Arc::new(of(0)));
         Self { kept, fresh, connector, open: open.clone() }
     }
@@ -122,13 +120,13 @@ impl Pools {
         if self.open.is_crowded() { Arc::clone(&self.fresh) } else { kept }
     }
 
-    /// Returns the pool that keeps connections. It only bounds them by host: if too many are open over all
-    /// hosts, it is replaced, which closes its idle ones.
+    /// Returns the pool that keeps connections, those of a host as long as there is room: a new one costs a
+    /// handshake. If too many are open over all hosts, it is replaced, which closes its idle ones.
     fn kept(&self) -> Arc<Pool> {
         let renewals = self.open.renewals();
         let mut kept = self.kept.lock().expect("no panic while held");
         if kept.0 != renewals {
-            *kept = (renewals, Arc::new(pool(self.connector.clone(), IDLE_PER_HOST_MAX)));
+            *kept = (renewals, Arc::new(pool(self.connector.clone(), self.open.most())));
         }
         Arc::clone(&kept.1)
     }
@@ -169,6 +167,17 @@ impl HttpClient {
         Self::on(Arc::new(SystemNetwork), allowed, clock)
     }
 
+    /// [`Self::new`], where about `most` connections may be open, idle ones included.
+    pub fn with_connections(
+        most: usize,
+        allowed: Allowed,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<Self> {
+        let trusting = tls_versions()?.with_native_roots()?;
+        let (network, open) = (Arc::new(SystemNetwork), OpenSockets::of(most));
+        Ok(Self::trusting(trusting, network, allowed, (clock, open)))
+    }
+
     /// [`Self::new`] on another network.
     pub fn on(
         network: Arc<dyn Network>,
@@ -176,18 +185,18 @@ impl HttpClient {
         clock: Arc<dyn Clock>,
     ) -> io::Result<Self> {
         let trusting = tls_versions()?.with_native_roots()?;
-        Ok(Self::trusting(trusting, network, allowed, clock))
+        let open = OpenSockets::of(OPEN_MAX);
+        Ok(Self::trusting(trusting, network, allowed, (clock, open)))
     }
 
     fn trusting(
         trusting: Trusting,
         network: Arc<dyn Network>,
         allowed: Allowed,
-        clock: Arc<dyn Clock>,
+        (clock, open): (Arc<dyn Clock>, OpenSockets),
     ) -> Self {
         let tls = trusting.clone().with_no_client_auth();
         let (on, networks) = (Arc::clone(&network), allowed.networks.clone());
-        let open = OpenSockets::default();
         let plain = Connector::http(on, networks.clone(), tls.clone(), &open);
         let tls = Connector::https(Arc::clone(&network), networks, tls, &open);
         let (plain, tls) = (Pools::of(plain, &open), Pools::of(tls, &open));

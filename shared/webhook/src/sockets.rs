@@ -19,19 +19,22 @@ use tokio::{
 
 use super::network::Io;
 
-/// Beyond so many, idle connections are closed. A Lambda function has 1,024 file descriptors, some of them
-/// for calls to AWS, name resolution and current requests. Source: AWS, "Lambda quotas".
+/// Beyond so many, idle connections are closed, unless a client is made for others. A Lambda function has 1,024
+/// file descriptors, some of them for calls to AWS, name resolution and current requests. Source: AWS, "Lambda
+/// quotas".
 pub(super) const OPEN_MAX: usize = 400;
 
 /// The least time between renewals: closed connections are counted off with a delay.
 const RENEWED_EVERY: Duration = Duration::from_secs(1);
 
 /// The open connections of a client. Clones share them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct OpenSockets(Arc<Counted>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counted {
+    /// Beyond so many, idle ones are closed.
+    most: usize,
     open: AtomicUsize,
     /// Requests that have no response head yet.
     under_way: AtomicUsize,
@@ -40,6 +43,21 @@ struct Counted {
 }
 
 impl OpenSockets {
+    pub(super) fn of(most: usize) -> Self {
+        Self(Arc::new(Counted {
+            most,
+            open: AtomicUsize::default(),
+            under_way: AtomicUsize::default(),
+            renewals: AtomicU64::default(),
+            renewed_at: Mutex::default(),
+        }))
+    }
+
+    /// Returns how many may be open, about.
+    pub(super) fn most(&self) -> usize {
+        self.0.most
+    }
+
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.0.open.load(Ordering::Relaxed)
@@ -59,13 +77,13 @@ impl OpenSockets {
     /// Whether current requests could leave too many connections open. They have their pools already, so a
     /// renewal would close nothing.
     pub(super) fn is_crowded(&self) -> bool {
-        self.0.under_way.load(Ordering::Relaxed) > OPEN_MAX
+        self.0.under_way.load(Ordering::Relaxed) > self.0.most
     }
 
     /// Counts renewals, one more if too many connections are open. A pool of an earlier renewal is replaced.
     pub(super) fn renewals(&self) -> u64 {
-        let Counted { open, renewals, renewed_at, .. } = &*self.0;
-        if open.load(Ordering::Relaxed) > OPEN_MAX {
+        let Counted { most, open, renewals, renewed_at, .. } = &*self.0;
+        if open.load(Ordering::Relaxed) > *most {
             let mut last = renewed_at.lock().expect("no panic while held");
             if last.is_none_or(|last| last.elapsed() >= RENEWED_EVERY) {
                 *last = Some(Instant::now());
@@ -152,7 +170,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn pools_begin_anew_once_a_second_while_too_many_are_open() {
-        let open = OpenSockets::default();
+        let open = OpenSockets::of(OPEN_MAX);
         let mut held: Vec<_> = (0..OPEN_MAX).map(|_| open.one_more()).collect();
         assert_eq!(open.renewals(), 0);
         held.push(open.one_more());

@@ -1,7 +1,8 @@
-use std::sync::atomic::AtomicU32;
+use std::{pin::pin, sync::atomic::AtomicU32};
 
-use gridpost_core::delivery::queue::Queue;
+use gridpost_core::{delivery::queue::Queue, error::chain};
 use gridpost_ports::{Outgoing, QueueSender};
+use tokio::time::timeout;
 
 use super::*;
 use crate::queues::Queues;
@@ -50,6 +51,33 @@ async fn hold(database: &Arc<Database>) -> mpsc::Sender<()> {
     tokio::spawn(async move { held_database.write("hold", work).await });
     has_begun.await.expect("it has begun");
     let_go
+}
+
+#[tokio::test]
+async fn a_write_that_panics_fails_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = database(folder.path());
+    let write = |connection: &Connection| {
+        note(connection, 1)?;
+        panic!("at 7")
+    };
+    let failed = database.write::<()>("a write", write).await.expect_err("it panicked");
+    assert!(chain(&failed).contains("a write panicked: at 7"), "{failed:?}");
+    database.write("another", |connection| note(connection, 2)).await.expect("written");
+    assert_eq!(notes(&database), [2], "nothing of the first");
+}
+
+/// What is in memory may then differ from what is committed: the process must end.
+#[tokio::test]
+async fn the_end_of_the_thread_that_writes_is_heard_of() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = database(folder.path());
+    let mut ended = pin!(database.writer_ended());
+    let wait = Duration::from_millis(20);
+    assert!(timeout(wait, ended.as_mut()).await.is_err(), "it writes");
+    let failed = database.write_then("a write", |_| Ok(()), |()| panic!("at 8")).await;
+    assert!(failed.is_err(), "it is not known whether it was written");
+    timeout(Duration::from_secs(30), ended).await.expect("it has ended");
 }
 
 #[tokio::test]

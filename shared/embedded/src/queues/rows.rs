@@ -17,16 +17,16 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::{QueueState, contents::Message};
 use crate::{database::Database, options::OpenError};
 
-/// Each opening continues with the next multiple of this, so no id is used twice. This allows 8
-/// million openings with a million million messages each.
-const IDS_OF_ONE_OPENING: i64 = 1 << 40;
+/// The ids of an opening begin with its number times this, so that none is used twice: it has fewer messages in
+/// a millisecond.
+const IDS_OF_A_MILLISECOND: i64 = 1 << 20;
 const FIRST_RETRY: i64 = 16;
 
 pub(super) struct Ids(AtomicI64);
 
 impl Ids {
     pub(super) fn from(opened: i64) -> Self {
-        Self(AtomicI64::new(opened.saturating_mul(IDS_OF_ONE_OPENING)))
+        Self(AtomicI64::new(opened.saturating_mul(IDS_OF_A_MILLISECOND)))
     }
 
     pub(super) fn next(&self) -> i64 {

@@ -1,11 +1,26 @@
 //! Folders that are opened again.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fs, sync::Arc, time::Duration};
 
-use gridpost_core::delivery::queue::Queue;
+use gridpost_core::{
+    delivery::{
+        queue::Queue,
+        redrive::{self, Job},
+    },
+    publish::idempotency::{PublishProgress, Record},
+    retry::{
+        health::{Health, Probe},
+        slow_endpoint::{Lease, Slowness},
+    },
+    time::Timestamp,
+};
 use gridpost_embedded::{Embedded, OpenError, Options, Sync};
-use gridpost_ports::{Clock, Outgoing, Payloads, PoisonQueue, QueueReceiver, QueueSender};
+use gridpost_ports::{
+    Clock, EndpointHealths, Kept, Outgoing, Payloads, PoisonQueue, PublishRecords, QueueReceiver,
+    QueueSender, Redrives, Saved,
+};
 use gridpost_testkit::contract;
+use uuid::Uuid;
 
 use super::fixture::{Fixture, HandClock, open};
 
@@ -37,6 +52,101 @@ async fn what_was_sent_is_there_and_what_waits_goes_on_waiting() {
     fixture.stores.queues().send(RETRY, contract::messages(1)).await;
     let new = fixture.stores.receive(RETRY, 1).await.expect("a message");
     assert!(!ids.contains(&&new[0].message_id), "no id is given twice");
+}
+
+/// Nothing is under way in a new process: requests to a slow endpoint, a probe, a redrive or a repeated publish
+/// would wait for nobody.
+#[tokio::test]
+async fn leases_of_the_process_before_are_over() {
+    let fixture = Fixture::on_disk();
+    let (now, holder) = (fixture.clock.now(), Uuid::from_u128(1));
+    let until = now + Duration::from_secs(80);
+    let key = contract::job(1).subscription;
+    let leased = |until| Slowness {
+        leases: vec![Lease { holder, requests: 7, until }],
+        ..Slowness::default()
+    };
+    let marked = Slowness { marked_until: Some(until), bound: Some(9), ..leased(until) };
+    let probe = Some(Probe { delivery: holder, lease_until: until });
+    let health = Health { slow: marked.clone(), probe, ..Health::default() };
+    let tables = fixture.stores.tables();
+    let saved = EndpointHealths::save(&*tables, &key, holder, &health).await;
+    assert_eq!(saved.expect("an answer"), Saved::Written);
+    let held = redrive::Lease { holder: "another".to_owned(), until };
+    let job = Job { lease: Some(held), ..contract::job(1) };
+    assert_eq!(Redrives::save(&*tables, &job).await.expect("an answer"), Saved::Written);
+    let (name, record) = contract::publishes::keyed("k", now);
+    PublishRecords::save(&*tables, &name, &record).await.expect("an answer");
+    drop(tables);
+
+    let fixture = fixture.again().await;
+    let tables = fixture.stores.tables();
+    let loaded = EndpointHealths::load(&*tables, &key, holder).await.expect("a health");
+    let slow = Slowness { leases: Vec::new(), ..marked };
+    assert_eq!(loaded, Health { slow, revision: 1, ..Health::default() });
+    let found = Redrives::job(&*tables, &key, job.id).await.expect("an answer").expect("a job");
+    assert_eq!(found, Job { lease: None, revision: 1, ..job });
+    let again = Record { by: holder, ..record };
+    let kept = PublishRecords::save(&*tables, &name, &again).await.expect("an answer");
+    let Kept::Other(Some(kept)) = kept else { panic!("{kept:?}") };
+    let over = PublishProgress::Begun { lease_until: Timestamp::default() };
+    assert_eq!((kept.standing, kept.publish), (over, again.publish));
+}
+
+/// A backup of the folder, restored after the original has gone on.
+#[tokio::test]
+async fn a_restored_copy_gives_no_id_again() {
+    let fixture = Fixture::on_disk();
+    let copy = tempfile::tempdir().expect("a folder");
+    fixture.stores.close().await;
+    for file in fs::read_dir(fixture.folder()).expect("a folder") {
+        let file = file.expect("a file");
+        fs::copy(file.path(), copy.path().join(file.file_name())).expect("copied");
+    }
+    let fixture = fixture.again().await;
+    let ids = async |stores: &Embedded| -> BTreeSet<String> {
+        stores.queues().send(RETRY, contract::messages(3)).await;
+        let received = stores.receive(RETRY, 3).await.expect("messages");
+        received.into_iter().map(|message| message.message_id).collect()
+    };
+    let of_the_original = ids(&fixture.stores).await;
+    fixture.clock.pass_s(1);
+    let options = Options { folder: Some(copy.path().to_owned()), ..fixture.options.clone() };
+    let of_the_copy = ids(&open(&options, &fixture.clock)).await;
+    assert_eq!((of_the_original.len(), of_the_copy.len()), (3, 3));
+    assert!(of_the_original.is_disjoint(&of_the_copy), "{of_the_original:?} {of_the_copy:?}");
+}
+
+/// A backlog of 60 MB that was delivered.
+#[tokio::test]
+async fn the_file_shrinks_when_a_backlog_is_gone() {
+    let fixture = Fixture::on_disk();
+    let queues = fixture.stores.queues();
+    let bytes = || fs::metadata(fixture.folder().join("gridpost.sqlite")).expect("a file").len();
+    for _ in 0..60 {
+        let body = "x".repeat(100_000);
+        let messages = vec![Outgoing::new(body, "g".to_owned(), 0); 10];
+        assert!(queues.send(RETRY, messages).await.iter().all(Result::is_ok));
+    }
+    let full = bytes();
+    loop {
+        let received = fixture.stores.receive(RETRY, 100).await.expect("messages");
+        if received.is_empty() {
+            break;
+        }
+        let receipts = received.into_iter().map(|message| message.receipt).collect();
+        queues.delete(RETRY, receipts).await.expect("deleted");
+    }
+    assert!(full > 30_000_000 && bytes() >= full, "{full} bytes, and {}", bytes());
+    fixture.clock.pass_s(600);
+    for _ in 0..20 {
+        queues.send(RETRY, contract::messages(1)).await;
+        fixture.clock.pass_s(2);
+    }
+    drop(queues);
+    let fixture = fixture.again().await;
+    let left = fs::metadata(fixture.folder().join("gridpost.sqlite")).expect("a file").len();
+    assert!(left < full / 2, "{left} of {full} bytes");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@ mod hostile;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::future::join_all;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpListener,
@@ -9,7 +10,6 @@ use tokio::{
 };
 
 use super::*;
-use crate::sockets::OPEN_MAX;
 use gridpost_core::delivery::request::Request;
 use gridpost_ports::{Attempted, EndpointClient};
 use gridpost_runtime::system::SystemClock;
@@ -159,6 +159,22 @@ async fn idle_connections_are_closed_when_many_are_open() {
     tokio::time::timeout(Duration::from_secs(10), closed).await.expect("the first is closed");
     drop(others);
     assert_eq!([attempt().await, attempt().await], [2, 2], "it is kept again");
+}
+
+/// A new one for every other request would cost a handshake, and in the end the machine's ports.
+#[tokio::test]
+async fn a_host_with_many_requests_at_once_keeps_its_connections() {
+    const AT_ONCE: usize = 64;
+    let (url, accepted) = serve_all().await;
+    let client = client();
+    for _ in 0..20 {
+        let attempts = (0..AT_ONCE).map(|_| client.attempt(request_to(&url)));
+        for attempted in join_all(attempts).await {
+            assert!(matches!(attempted, Attempted::Answered { .. }));
+        }
+    }
+    let accepted = accepted.load(Ordering::Relaxed);
+    assert!(accepted < 2 * AT_ONCE, "{accepted} connections for {} requests", 20 * AT_ONCE);
 }
 
 /// What many requests at once leave open is closed only with their pool, which they all have already.

@@ -218,7 +218,8 @@ impl Fixture {
         let allowed = Allowed { networks, secrets, ..Allowed::default() };
         let trusting = tls_versions().expect("versions").with_root_certificates(public.roots());
         let on = Arc::new(SystemNetwork);
-        let client = HttpClient::trusting(trusting, on, allowed, Arc::clone(&clock) as _);
+        let open = OpenSockets::of(OPEN_MAX);
+        let client = HttpClient::trusting(trusting, on, allowed, (Arc::clone(&clock) as _, open));
         let client = client.reading(Arc::clone(&secret) as _);
         Self { client, clock, secret }
     }

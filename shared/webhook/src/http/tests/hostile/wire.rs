@@ -306,7 +306,7 @@ pub(super) fn client(net: &Arc<Net>, trusted: Option<&Identity>) -> HttpClient {
     let allowed =
         Allowed { networks: "10.0.0.0/8".parse().expect("a network"), ..Allowed::default() };
     let (network, clock) = (Arc::clone(net) as _, Arc::new(SystemClock));
-    HttpClient::trusting(tls, network, allowed, clock)
+    HttpClient::trusting(tls, network, allowed, (clock as _, OpenSockets::of(OPEN_MAX)))
 }
 
 /// One attempt with a body of so many bytes: its answer, and the late one if it timed out.
