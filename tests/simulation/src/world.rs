@@ -131,6 +131,8 @@ pub struct Remains {
     pub consents: Vec<Consent>,
     /// The topic for dead-letter events, if any.
     pub told: Option<String>,
+    /// When the process was killed.
+    pub restarts: Vec<Timestamp>,
     /// Whether nothing went wrong by plan.
     pub calm: bool,
     /// Whether no call failed and no copy died alone; the whole process may have been killed.
@@ -468,6 +470,7 @@ impl Simulation {
             topics: self.topics(),
             consents: self.scenario.consents.clone(),
             told: self.scenario.told.clone(),
+            restarts: self.scenario.restarts.clone(),
             calm: self.scenario.plan.is_calm()
                 && self.scenario.queues.duplicates == 0.0
                 && self.scenario.restarts.is_empty()

@@ -76,6 +76,8 @@ enum Event<'a> {
     Ends(&'a Request, Answer),
     Begins(&'a Request),
     Reset,
+    /// The process is killed, and with it what it had under way: the next one owes it no wait.
+    Killed,
 }
 
 /// Checks the requests to the endpoints that one subscription has had: another destination begins
@@ -126,6 +128,7 @@ fn check_endpoint(
     }
     let after = events.len();
     events.extend(resets.iter().map(|at| (*at, 0, after, Event::Reset)));
+    events.extend(check.remains.restarts.iter().map(|at| (*at, 2, after, Event::Killed)));
     events.sort_by_key(|(at, kind, number, _)| (*at, *kind, *number));
     let mut model = Model { sooner, ..Model::default() };
     for (at, _, number, event) in events {
@@ -137,6 +140,10 @@ fn check_endpoint(
                 model.begins(check, request);
             }
             Event::Reset => model.reset(at),
+            Event::Killed => {
+                model.under_way.clear();
+                model.probe_began_at = None;
+            }
             Event::Ends(request, answer) => {
                 model.under_way.remove(&(request.began_at, number));
                 let doubtful = faults.iter().any(|fault| *fault >= at && *fault <= at + NOTING)
