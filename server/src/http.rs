@@ -16,7 +16,7 @@ use std::{
 use gridpost_api::error::Error;
 use gridpost_core::gateway::Request;
 use gridpost_ingest::{
-    handler::{Admitted, admit, handle_admitted},
+    handler::{Admitted, admit, handle_admitted, refuse_for_now},
     route::Route,
 };
 use gridpost_manage as manage;
@@ -133,7 +133,13 @@ async fn answer(requests: &Requests, request: hyper::Request<Incoming>) -> Reply
         false => None,
         // The key comes first: whoever has none may not fill the memory.
         true => match admit(&process.ingest, &request).await {
-            Ok(admitted) => Some(admitted),
+            Ok(admitted) => match process.store.may_publish() {
+                Ok(()) => Some(admitted),
+                Err(no_room) => {
+                    discard(body).await;
+                    return refuse_for_now(&process.ingest, &request, no_room).map(Full::from);
+                }
+            },
             Err(refusal) => {
                 discard(body).await;
                 return refusal.map(Full::from);

@@ -64,6 +64,8 @@ pub struct Options {
     pub speed: Speed,
     /// The bytes of the journal, about; `None`: a tenth of the disk.
     pub journal_max: Option<u64>,
+    /// The free bytes of the disk below which publishes are refused; `None`: 32 MiB, or a 40th of a small disk.
+    pub disk_floor: Option<u64>,
     /// The folder of the CA; `None`: http.
     pub tls: Option<PathBuf>,
     pub log: Log,
@@ -109,6 +111,7 @@ impl Default for Options {
             sync: Sync::Normal,
             speed: Speed::REAL,
             journal_max: None,
+            disk_floor: None,
             tls: None,
             log: Log::nowhere(),
             connections_max: 400,

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -31,7 +31,7 @@ pub struct Log(Arc<Mutex<Sink>>);
 enum Sink {
     Nowhere,
     Stdout,
-    File { path: PathBuf, file: File, bytes: u64, most: u64 },
+    File { path: PathBuf, file: File, bytes: u64, most: u64, is_torn: bool },
 }
 
 impl fmt::Debug for Log {
@@ -59,7 +59,8 @@ impl Log {
 
     fn file_of(path: &Path, most: u64) -> io::Result<Self> {
         let (file, bytes) = open(path)?;
-        Ok(Self::of(Sink::File { path: path.to_owned(), file, bytes, most }))
+        let is_torn = ends_within_a_line(path)?;
+        Ok(Self::of(Sink::File { path: path.to_owned(), file, bytes, most, is_torn }))
     }
 
     fn of(sink: Sink) -> Self {
@@ -106,7 +107,7 @@ impl Sink {
             Self::Stdout => {
                 io::stdout().write_all(shown(&String::from_utf8_lossy(lines)).as_bytes())
             }
-            Self::File { path, file, bytes, most } => {
+            Self::File { path, file, bytes, most, is_torn } => {
                 let was_removed = file.metadata()?.nlink() == 0;
                 let is_full = !was_removed && *bytes + lines.len() as u64 > *most;
                 if is_full {
@@ -114,12 +115,31 @@ impl Sink {
                 }
                 if was_removed || is_full {
                     (*file, *bytes) = open(path)?;
+                    *is_torn = false;
                 }
+                if *is_torn {
+                    // A full disk has taken half a line, or the process ended: the next one begins anew.
+                    file.write_all(b"\n")?;
+                }
+                *is_torn = true;
                 *bytes += lines.len() as u64;
-                file.write_all(lines)
+                file.write_all(lines)?;
+                *is_torn = false;
+                Ok(())
             }
         }
     }
+}
+
+fn ends_within_a_line(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    if file.metadata()?.len() == 0 {
+        return Ok(false);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last != *b"\n")
 }
 
 fn aside(path: &Path) -> PathBuf {
@@ -194,6 +214,20 @@ mod tests {
         let again = Log::file(&path).expect("a log");
         again.write("y\n");
         assert_eq!(fs::metadata(&path).expect("a file").len(), 1_026);
+    }
+
+    /// As a full disk does, or the end of the process.
+    #[test]
+    fn half_a_line_spoils_no_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("gridpost.log");
+        fs::write(&path, "one\n{\"half").expect("written");
+        let log = Log::file(&path).expect("a log");
+        for line in ["two\n", "three\n"] {
+            log.write(line);
+        }
+        let read = fs::read_to_string(&path).expect("a file");
+        assert_eq!(read, "one\n{\"half\ntwo\nthree\n");
     }
 
     #[test]

@@ -71,6 +71,11 @@ async fn carry_out(process: &Process, mapping: Mapping, batch: Vec<Received>) {
 async fn gather(process: &Process, mapping: &Mapping) -> Vec<Received> {
     let mut batch = Vec::new();
     while batch.is_empty() {
+        if process.store.waits_for_room() {
+            // What it would deliver could not be noted as delivered.
+            sleep(AFTER_FAILURE).await;
+            continue;
+        }
         batch = receive(process, mapping, mapping.batch).await;
         if batch.is_empty() {
             wait(process, mapping.queue).await;

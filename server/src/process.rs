@@ -203,6 +203,7 @@ fn store_options(options: &Options) -> StoreOptions {
         message_bytes_max: 1_048_576,
         makes_buckets: true,
         journal_bytes_max: options.journal_max,
+        disk_floor: options.disk_floor,
     }
 }
 

@@ -114,6 +114,11 @@ pub struct DevArguments {
     #[arg(long, value_name = "BYTES", value_parser = count_in::<u64>(JOURNAL_LEAST..))]
     journal_max: Option<u64>,
 
+    /// How many bytes of the disk must be free for publishes to be taken: 500M, 2G. Below, they are refused with
+    /// 503, and what is under way uses the rest [default: 32 MB, or a 40th of a small disk]
+    #[arg(long, value_name = "BYTES", value_parser = count_in::<u64>(..))]
+    disk_floor: Option<u64>,
+
     /// How long an end waits for requests under way: an endpoint has 30 s to answer, and gets nothing twice that
     /// it has answered. A second Ctrl-C ends at once
     #[arg(long, default_value = "35s", value_name = "TIME")]
@@ -333,10 +338,10 @@ fn allow_open_files() -> u64 {
 }
 
 fn options(arguments: &DevArguments, data: Option<PathBuf>, home: &Home, log: Log) -> Options {
-    let DevArguments { port, speed, sync, journal_max, .. } = *arguments;
+    let DevArguments { port, speed, sync, journal_max, disk_floor, .. } = *arguments;
     // A CA that clients were told to trust is worth keeping, with --memory too.
     let tls = arguments.tls.then(|| data.as_deref().unwrap_or(home.root()).join("tls"));
-    Options { port, data, sync, speed, tls, log, journal_max, ..Options::default() }
+    Options { port, data, sync, speed, tls, log, journal_max, disk_floor, ..Options::default() }
 }
 
 fn explained(error: StartError, port: u16) -> anyhow::Error {

@@ -1,6 +1,6 @@
 //! Answers publish requests.
 
-use std::sync::Arc;
+use std::{error::Error, sync::Arc};
 
 use gridpost_core::{
     error::chain,
@@ -59,6 +59,15 @@ pub async fn handle_admitted(
 /// Returns the error document for a request whose body is not Base64.
 pub fn not_base64() -> String {
     PublishError::NotBase64.to_json()
+}
+
+/// Answers a publish that can't be stored now, for that reason: 503, with a time to come back.
+pub fn refuse_for_now(
+    context: &Context,
+    request: &Request,
+    reason: impl Error + Send + Sync + 'static,
+) -> Response<String> {
+    refuse(context, request, &PublishError::Unavailable(reason.into()))
 }
 
 async fn accept(

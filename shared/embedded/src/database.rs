@@ -1,8 +1,9 @@
 //! The database. One connection writes, and commits waiting writes together; others read. One process
 //! at a time holds its folder.
 //!
-//! On disk, a dedicated thread writes. In memory, all calls share one connection on the caller's
-//! thread: there is no disk to wait for, and tokio's paused clock stays still.
+//! On disk, a dedicated thread writes. While the disk is full, the writes of deliveries wait there, and others
+//! fail. In memory, all calls share one connection on the caller's thread: there is no disk to wait for, and
+//! tokio's paused clock stays still.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -11,8 +12,8 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock,
-        atomic::{AtomicI64, AtomicU64, Ordering},
-        mpsc,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
+        mpsc::{self, RecvTimeoutError},
     },
     thread,
     time::Duration,
@@ -20,7 +21,7 @@ use std::{
 
 use gridpost_core::time::Timestamp;
 use gridpost_ports::{Clock, PortError, guard::said};
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode, ffi};
 use tokio::sync::oneshot;
 
 use crate::{
@@ -38,6 +39,11 @@ const FILE: &str = "gridpost.sqlite";
 /// The file whose lock marks the folder as open.
 const LOCK: &str = "lock";
 const TOGETHER_MAX: usize = 1_024;
+
+/// How often writes that wait for room on the disk are tried again, and after how many failures in a row the
+/// others are not tried this time.
+const TRIED_AGAIN_AFTER: Duration = Duration::from_millis(200);
+const FAILURES_MAX: usize = 16;
 const STATEMENTS: usize = 96;
 
 /// How long to wait for another program's lock, such as an operator's.
@@ -94,6 +100,9 @@ struct Writer {
     sweeps: Mutex<Sweeps>,
     journal: Arc<JournalWriter>,
     commits: AtomicU64,
+    /// Writes that are not settled.
+    pending: AtomicUsize,
+    is_full: AtomicBool,
 }
 
 /// Locks a folder, creating it if necessary.
@@ -141,8 +150,7 @@ impl Database {
         clock: Arc<dyn Clock>,
         options: &Options,
     ) -> Result<Self, OpenError> {
-        let limits = Limits::of(options.journal_bytes_max, options.folder.as_deref());
-        let journal = Arc::new(JournalWriter::new(limits));
+        let journal = Arc::new(JournalWriter::new(Limits::of(options)));
         let Prepared { connection, file, lock, last_seen } = prepared;
         let before = note_of(&connection, OPENED)?.unwrap_or(0);
         let opened = match file {
@@ -157,6 +165,8 @@ impl Database {
             sweeps: Mutex::default(),
             journal: Arc::clone(&journal),
             commits: AtomicU64::new(0),
+            pending: AtomicUsize::new(0),
+            is_full: AtomicBool::new(false),
         });
         let access = match (file, lock) {
             (Some(file), Some(lock)) => begin(connection, file, lock, Arc::clone(&writer))?,
@@ -184,13 +194,24 @@ impl Database {
         self.writer.commits.load(Ordering::Relaxed)
     }
 
-    /// Writes, and returns when committed. [`whole`] unites several statements.
+    /// Returns how many writes are not settled.
+    pub(crate) fn pending(&self) -> usize {
+        self.writer.pending.load(Ordering::Relaxed)
+    }
+
+    /// Whether the latest write found no room on the disk.
+    pub(crate) fn is_full(&self) -> bool {
+        self.writer.is_full.load(Ordering::Relaxed)
+    }
+
+    /// Writes, and returns when committed. While the disk is full it waits, and is done again from the start:
+    /// what was delivered must not be delivered again for that. [`whole`] unites several statements.
     pub(crate) async fn write<T: Send + 'static>(
         &self,
         call: &'static str,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        work: impl FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, PortError> {
-        self.write_then(call, work, |worked| worked).await
+        self.write_then(call, OnFullDisk::Wait, work, |worked| worked).await
     }
 
     /// [`Self::write`], with `then` run once it is committed, before any later write, even if the
@@ -198,21 +219,29 @@ impl Database {
     pub(crate) async fn write_then<T: Send + 'static, U: Send + 'static>(
         &self,
         call: &'static str,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+        full_disk: OnFullDisk,
+        work: impl FnMut(&Connection) -> rusqlite::Result<T> + Send + 'static,
         then: impl FnOnce(T) -> U + Send + 'static,
     ) -> Result<U, PortError> {
         let (answer, answered) = oneshot::channel();
-        let (work, worked) = (Some(work), None::<rusqlite::Result<T>>);
-        let task: Box<dyn Job> = Box::new(Task { call, work, worked, then, answer });
+        let task =
+            Task { call, full_disk, work, worked: None::<rusqlite::Result<T>>, then, answer };
+        let task: Box<dyn Job> = Box::new(task);
         match &self.access {
             Access::Memory(connection) => {
                 let connection = lock(connection);
                 let connection = connection.as_ref().ok_or_else(|| closed(call))?;
-                self.writer.commit(connection, vec![task]);
+                self.writer.pending.fetch_add(1, Ordering::Relaxed);
+                let left = self.writer.commit(connection, vec![task]);
+                self.writer.settle(left, Err(DISK_IS_FULL));
             }
             Access::Disk { jobs, .. } => {
+                self.writer.pending.fetch_add(1, Ordering::Relaxed);
                 let sent = lock(jobs).as_ref().map(|jobs| jobs.send(task).is_ok());
-                sent.filter(|sent| *sent).ok_or_else(|| closed(call))?;
+                if sent != Some(true) {
+                    self.writer.pending.fetch_sub(1, Ordering::Relaxed);
+                    return Err(closed(call));
+                }
             }
         }
         answered.await.unwrap_or_else(|_| Err(closed(call)))
@@ -314,17 +343,51 @@ impl Drop for Database {
     }
 }
 
+/// What a write does on a full disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OnFullDisk {
+    /// Waits for room.
+    Wait,
+    /// Fails at once: a publisher asks again, and others wait for the room.
+    Fail,
+}
+
+/// Why a transaction failed.
+enum Failure {
+    FullDisk,
+    Other(String),
+}
+
+const DISK_IS_FULL: &str = "the disk is full";
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        if is_full_disk(&error) { Self::FullDisk } else { Self::Other(error.to_string()) }
+    }
+}
+
+pub(crate) fn is_full_disk(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error();
+    code.is_some_and(|code| {
+        // The other is said of the log's index, a file that grows with it.
+        code.code == ErrorCode::DiskFull || code.extended_code == ffi::SQLITE_IOERR_SHMSIZE
+    })
+}
+
 /// A write that shares a transaction with others.
 trait Job: Send {
-    /// Writes without committing. Failures are reported on settling.
-    fn run(&mut self, connection: &Connection);
+    /// Writes without committing. Fails where the disk is full; other failures are reported on settling.
+    fn run(&mut self, connection: &Connection) -> Result<(), Failure>;
+
+    fn on_full_disk(&self) -> OnFullDisk;
 
     fn settle(self: Box<Self>, committed: Result<(), &str>);
 }
 
 struct Task<W, T, A, U> {
     call: &'static str,
-    work: Option<W>,
+    full_disk: OnFullDisk,
+    work: W,
     worked: Option<rusqlite::Result<T>>,
     then: A,
     answer: oneshot::Sender<Result<U, PortError>>,
@@ -332,17 +395,26 @@ struct Task<W, T, A, U> {
 
 impl<W, T, A, U> Job for Task<W, T, A, U>
 where
-    W: FnOnce(&Connection) -> rusqlite::Result<T> + Send,
+    W: FnMut(&Connection) -> rusqlite::Result<T> + Send,
     T: Send,
     A: FnOnce(T) -> U + Send,
     U: Send,
 {
-    fn run(&mut self, connection: &Connection) {
-        self.worked = self.work.take().map(|work| work(connection));
+    fn run(&mut self, connection: &Connection) -> Result<(), Failure> {
+        let worked = (self.work)(connection);
+        let is_full = worked.as_ref().is_err_and(is_full_disk);
+        self.worked = Some(worked).filter(|_| !is_full);
+        if is_full { Err(Failure::FullDisk) } else { Ok(()) }
+    }
+
+    fn on_full_disk(&self) -> OnFullDisk {
+        self.full_disk
     }
 
     fn settle(self: Box<Self>, committed: Result<(), &str>) {
-        let Self { call, worked, then, answer, .. } = *self;
+        let Self { call, work, worked, then, answer, .. } = *self;
+        // What it holds goes first: `then` may be its only owner.
+        drop(work);
         let answered = match (committed, worked) {
             (Ok(()), Some(Ok(worked))) => Ok(then(worked)),
             (_, Some(Err(error))) => Err(PortError::new(call, error)),
@@ -355,43 +427,81 @@ where
 }
 
 impl Writer {
-    fn commit(&self, connection: &Connection, mut jobs: Vec<Box<dyn Job>>) {
+    /// Commits writes together. Returns those that wait, if the disk is full.
+    fn commit(&self, connection: &Connection, mut jobs: Vec<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
         // One that panics fails those that share its transaction, and no others.
         let all = AssertUnwindSafe(|| self.commit_all(connection, &mut jobs));
         let committed = panic::catch_unwind(all).unwrap_or_else(|panic| {
             let reason = format!("a write panicked: {}", said(&*panic));
             tracing::error!("{reason}");
-            Err(reason)
+            Err(Failure::Other(reason))
         });
         if committed.is_err() && !connection.is_autocommit() {
             // Fails if SQLite has rolled back by itself.
             let _ = connection.execute_batch("ROLLBACK");
         }
-        self.journal.settle(committed.is_ok());
-        for job in jobs {
-            job.settle(committed.as_ref().map(drop).map_err(String::as_str));
-        }
+        let (waiting, reason) = match committed {
+            Ok(()) => (Vec::new(), None),
+            Err(Failure::Other(reason)) => (Vec::new(), Some(reason)),
+            Err(Failure::FullDisk) => {
+                let waiting = jobs.extract_if(.., |job| job.on_full_disk() == OnFullDisk::Wait);
+                (waiting.collect(), Some(DISK_IS_FULL.to_owned()))
+            }
+        };
+        self.journal.settle(reason.is_none(), !waiting.is_empty());
+        self.settle(jobs, reason.as_deref().map_or(Ok(()), Err));
         if let Some(after) = self.after.get() {
             after();
         }
+        waiting
     }
 
-    fn commit_all(&self, connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<(), String> {
+    /// Commits writes one by one, as far as the disk has room: a large one must not hold up the small ones that
+    /// make room. Returns those that wait.
+    fn commit_each(&self, connection: &Connection, jobs: Vec<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
+        let (mut waiting, mut failures) = (Vec::new(), 0);
+        for job in jobs {
+            if failures == FAILURES_MAX {
+                waiting.push(job);
+                continue;
+            }
+            let left = self.commit(connection, vec![job]);
+            failures = if left.is_empty() { 0 } else { failures + 1 };
+            waiting.extend(left);
+        }
+        waiting
+    }
+
+    fn settle(&self, jobs: Vec<Box<dyn Job>>, committed: Result<(), &str>) {
+        self.pending.fetch_sub(jobs.len(), Ordering::Relaxed);
+        jobs.into_iter().for_each(|job| job.settle(committed));
+    }
+
+    fn commit_all(
+        &self,
+        connection: &Connection,
+        jobs: &mut [Box<dyn Job>],
+    ) -> Result<(), Failure> {
         let execute = |sql| {
-            let executed = connection.prepare_cached(sql).and_then(|mut sql| sql.execute([]));
-            executed.map_err(|error| error.to_string())
+            connection
+                .prepare_cached(sql)
+                .and_then(|mut sql| sql.execute([]))
+                .map_err(Failure::from)
         };
         execute("BEGIN IMMEDIATE")?;
         for job in jobs {
-            job.run(connection);
-            // An error such as a full disk rolls back the whole transaction.
+            job.run(connection)?;
+            // An error such as a failing disk rolls back the whole transaction.
             if connection.is_autocommit() {
-                return Err("the transaction was rolled back".to_owned());
+                return Err(Failure::Other("the transaction was rolled back".to_owned()));
             }
         }
-        let written = self.journal.write(connection, self.clock.now());
-        written.map_err(|error| format!("the journal: {error}"))?;
-        self.note_time(connection).map_err(|error| error.to_string())?;
+        let written = self.journal.write(connection, self.clock.now()).map_err(Failure::from);
+        written.map_err(|failure| match failure {
+            Failure::Other(reason) => Failure::Other(format!("the journal: {reason}")),
+            Failure::FullDisk => Failure::FullDisk,
+        })?;
+        self.note_time(connection)?;
         self.forget(connection);
         execute("COMMIT")?;
         self.commits.fetch_add(1, Ordering::Relaxed);
@@ -420,11 +530,31 @@ impl Writer {
         sweeps.swept(now, has_more);
     }
 
-    fn work(&self, connection: &Connection, jobs: &mpsc::Receiver<Box<dyn Job>>) {
-        while let Ok(first) = jobs.recv() {
-            let others = jobs.try_iter().take(TOGETHER_MAX - 1);
-            self.commit(connection, std::iter::once(first).chain(others).collect());
+    fn work(&self, connection: &Connection, received: &mpsc::Receiver<Box<dyn Job>>) {
+        // Some wait for room on the disk.
+        let mut jobs = Vec::new();
+        loop {
+            let next = match jobs.is_empty() {
+                true => received.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                false => received.recv_timeout(TRIED_AGAIN_AFTER),
+            };
+            match next {
+                Ok(job) => jobs.push(job),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            jobs.extend(received.try_iter().take(TOGETHER_MAX.saturating_sub(jobs.len())));
+            let waiting = self.commit(connection, jobs);
+            jobs = self.commit_each(connection, waiting);
+            let is_full = !jobs.is_empty();
+            if self.is_full.swap(is_full, Ordering::Relaxed) != is_full {
+                match is_full {
+                    true => tracing::error!("the disk is full: deliveries wait for room"),
+                    false => tracing::warn!("the disk has room again: deliveries go on"),
+                }
+            }
         }
+        self.settle(jobs, Err(DISK_IS_FULL));
     }
 }
 

@@ -101,7 +101,7 @@ impl Letters {
         let (bucket, name) = (bucket.to_owned(), name.to_owned());
         let write = move |connection: &Connection| {
             let put = "INSERT OR REPLACE INTO labels (bucket, name, document) VALUES (?1, ?2, ?3)";
-            connection.prepare_cached(put)?.execute((bucket, name, document)).map(drop)
+            connection.prepare_cached(put)?.execute((&bucket, &name, &document)).map(drop)
         };
         self.database.write(WRITING, write).await
     }
@@ -196,7 +196,7 @@ impl DeadLetters for Letters {
         let (bucket, name) = (bucket.to_owned(), name.to_owned());
         let write = move |connection: &Connection| {
             let delete = "DELETE FROM labels WHERE bucket = ?1 AND name = ?2";
-            connection.prepare_cached(delete)?.execute((bucket, name)).map(drop)
+            connection.prepare_cached(delete)?.execute((&bucket, &name)).map(drop)
         };
         Ok(self.database.write(DELETING, write).await?)
     }

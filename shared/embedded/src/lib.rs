@@ -18,6 +18,7 @@ mod named;
 mod options;
 mod payloads;
 mod queues;
+mod room;
 mod tables;
 
 use std::sync::Arc;
@@ -31,7 +32,12 @@ pub use letters::Letters;
 pub use options::{OpenError, Options, Sync, Visibility};
 pub use payloads::PayloadStore;
 pub use queues::{InFlightBatch, Queues, Received};
+use room::Disk;
+pub use room::NoRoom;
 pub use tables::Tables;
+
+/// Beyond so many writes that wait, no publish is taken: more than a full process has under way by itself.
+const PENDING_MAX: usize = 32_768;
 
 /// All stores of one deployment. Cheap to clone.
 #[derive(Clone)]
@@ -42,6 +48,7 @@ pub struct Embedded {
     payloads: Arc<PayloadStore>,
     journal: Arc<JournalStore>,
     database: Arc<Database>,
+    options: Arc<Options>,
 }
 
 /// Locked stores without a clock, which may continue from their saved time.
@@ -70,6 +77,7 @@ impl Waiting {
             }),
             journal: Arc::new(JournalStore { database: Arc::clone(&database), clock }),
             database,
+            options: Arc::new(options),
         })
     }
 }
@@ -96,6 +104,21 @@ impl Embedded {
     /// Returns the latest time that the folder's last process saved, to the second.
     pub fn last_seen(&self) -> Option<Timestamp> {
         self.database.last_seen
+    }
+
+    /// Fails while no publish should be taken: below the floor of the disk, and while too many writes wait.
+    pub fn may_publish(&self) -> Result<(), NoRoom> {
+        let disk = self.options.folder.as_deref().and_then(Disk::of);
+        let disk = disk.map(|disk| (disk.free, disk.floor(self.options.disk_floor)));
+        match room::refusal(disk, (self.database.pending(), PENDING_MAX)) {
+            None => Ok(()),
+            Some(refusal) => Err(refusal),
+        }
+    }
+
+    /// Whether writes wait for room on the disk. What is received meanwhile could only wait, too.
+    pub fn waits_for_room(&self) -> bool {
+        self.database.is_full()
     }
 
     /// Counts commits since it was opened.

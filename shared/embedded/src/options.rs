@@ -22,6 +22,9 @@ pub struct Options {
     pub makes_buckets: bool,
     /// The bytes of the journal, about; `None` for a tenth of the folder's disk.
     pub journal_bytes_max: Option<u64>,
+    /// The free bytes of the folder's disk below which publishes are refused, and twice as many below which history
+    /// makes room; `None` for 32 MiB, or a 40th of a small disk.
+    pub disk_floor: Option<u64>,
 }
 
 impl Default for Options {
@@ -36,6 +39,7 @@ impl Default for Options {
             message_bytes_max: 262_144,
             makes_buckets: false,
             journal_bytes_max: None,
+            disk_floor: None,
         }
     }
 }

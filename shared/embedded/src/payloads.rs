@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use gridpost_ports::{Clock, Payloads, PortError};
 use rusqlite::OptionalExtension;
 
-use crate::database::Database;
+use crate::database::{Database, OnFullDisk};
 
 /// The payload bucket, as rows.
 pub struct PayloadStore {
@@ -20,9 +20,10 @@ impl Payloads for PayloadStore {
         let (key, now) = (key.to_owned(), self.clock.now().as_millis());
         let put = "INSERT OR REPLACE INTO payloads (name, written_at, object) VALUES (?1, ?2, ?3)";
         let write = move |connection: &rusqlite::Connection| {
-            connection.prepare_cached(put)?.execute((key, now, object)).map(drop)
+            connection.prepare_cached(put)?.execute((&key, now, &object)).map(drop)
         };
-        self.database.write("payload: writing", write).await
+        let written = |()| ();
+        self.database.write_then("payload: writing", OnFullDisk::Fail, write, written).await
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError> {

@@ -22,7 +22,7 @@ use gridpost_ports::{Clock, PortError, Record};
 use tokio::sync::Notify;
 
 use crate::{
-    database::Database,
+    database::{Database, OnFullDisk},
     options::{OpenError, Options, Visibility},
 };
 use contents::{Contents, Message, RELEASED};
@@ -293,7 +293,7 @@ impl Queues {
             }
             all[&Queue::Poison].change();
         };
-        self.database.write_then(CALL, work, then).await
+        self.database.write_then(CALL, OnFullDisk::Wait, work, then).await
     }
 
     pub(crate) fn record_in_flight(&self, received: &[Received]) -> InFlightBatch {

@@ -2,7 +2,10 @@ use std::{pin::pin, sync::atomic::AtomicU32};
 
 use gridpost_core::{delivery::queue::Queue, error::chain};
 use gridpost_ports::{Outgoing, QueueSender};
-use tokio::time::timeout;
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 
 use super::*;
 use crate::queues::Queues;
@@ -43,8 +46,9 @@ async fn hold(database: &Arc<Database>) -> mpsc::Sender<()> {
     let (let_go, held) = mpsc::channel::<()>();
     let (began, has_begun) = oneshot::channel();
     let held_database = Arc::clone(database);
+    let mut began = Some(began);
     let work = move |_: &Connection| {
-        let _ = began.send(());
+        let _ = began.take().map(|began| began.send(()));
         let _ = held.recv();
         Ok(())
     };
@@ -75,7 +79,8 @@ async fn the_end_of_the_thread_that_writes_is_heard_of() {
     let mut ended = pin!(database.writer_ended());
     let wait = Duration::from_millis(20);
     assert!(timeout(wait, ended.as_mut()).await.is_err(), "it writes");
-    let failed = database.write_then("a write", |_| Ok(()), |()| panic!("at 8")).await;
+    let failed =
+        database.write_then("a write", OnFullDisk::Wait, |_| Ok(()), |()| panic!("at 8")).await;
     assert!(failed.is_err(), "it is not known whether it was written");
     timeout(Duration::from_secs(30), ended).await.expect("it has ended");
 }
@@ -143,19 +148,72 @@ async fn one_that_fails_fails_alone() {
     assert_eq!((answers, notes(&database)), (vec![true, false, true], vec![0, 2]));
 }
 
+/// Writes a payload of 5,000 bytes. Returns whether that was possible.
+fn put(database: &Arc<Database>, number: i64, full_disk: OnFullDisk) -> JoinHandle<bool> {
+    let database = Arc::clone(database);
+    let work = move |connection: &Connection| {
+        let insert = "INSERT INTO payloads (name, written_at, object) VALUES (?1, 0, ?2)";
+        connection.execute(insert, (number, vec![0_u8; 5_000])).map(drop)
+    };
+    let write = async move { database.write_then("payload", full_disk, work, |()| ()).await };
+    tokio::spawn(async move { write.await.is_ok() })
+}
+
+fn payloads(database: &Database) -> Vec<i64> {
+    let names = "SELECT CAST(name AS INTEGER) FROM payloads ORDER BY 1";
+    let read = |connection: &Connection| -> rusqlite::Result<Vec<i64>> {
+        connection.prepare(names)?.query_map([], |row| row.get(0))?.collect()
+    };
+    database.read("payloads", read).expect("readable")
+}
+
+/// Otherwise what was delivered would be delivered again, and what was not would be hidden for minutes.
+#[tokio::test]
+async fn what_is_under_way_waits_for_room_on_the_disk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = database(folder.path());
+    database.write("limit", |connection| limit(connection, 10)).await.expect("a limit");
+    let waiting: Vec<_> = (0..20).map(|number| put(&database, number, OnFullDisk::Wait)).collect();
+    let wait = Duration::from_secs(20);
+    let is_full = async {
+        while !database.is_full() {
+            sleep(Duration::from_millis(5)).await
+        }
+    };
+    timeout(wait, is_full).await.expect("the disk is full");
+    let publish = timeout(wait, put(&database, 99, OnFullDisk::Fail)).await.expect("at once");
+    assert!(!publish.expect("no panic"), "a publish is refused");
+    // What needs no room is written, and so are those for which there is some.
+    database.write("note", |connection| note(connection, 1)).await.expect("written");
+    assert!(database.pending() > 0 && !payloads(&database).is_empty());
+    database.write("limit", |connection| limit(connection, 1_000)).await.expect("a limit");
+    for one in waiting {
+        assert!(timeout(wait, one).await.expect("it goes on").expect("no panic"));
+    }
+    assert_eq!(payloads(&database), (0..20).collect::<Vec<_>>(), "each once");
+    assert_eq!((database.is_full(), database.pending()), (false, 0));
+}
+
+#[tokio::test]
+async fn a_process_ends_though_the_disk_is_full() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = database(folder.path());
+    database.write("limit", |connection| limit(connection, 0)).await.expect("a limit");
+    let waiting: Vec<_> = (0..20).map(|number| put(&database, number, OnFullDisk::Wait)).collect();
+    sleep(Duration::from_millis(50)).await;
+    let closing = Arc::clone(&database);
+    tokio::task::spawn_blocking(move || closing.close()).await.expect("closed");
+    for one in waiting {
+        assert!(!one.await.expect("no panic"), "it is not written");
+    }
+}
+
 #[tokio::test]
 async fn what_is_answered_on_a_full_disk_is_there() {
     let folder = tempfile::tempdir().expect("a folder");
     let database = database(folder.path());
     database.write("limit", |connection| limit(connection, 20)).await.expect("a limit");
-    let put = |number: i64| {
-        let database = Arc::clone(&database);
-        let work = move |connection: &Connection| {
-            let insert = "INSERT INTO payloads (name, written_at, object) VALUES (?1, 0, ?2)";
-            connection.execute(insert, (number, vec![0_u8; 5_000])).map(drop)
-        };
-        tokio::spawn(async move { database.write("payload", work).await.is_ok() })
-    };
+    let put = |number| put(&database, number, OnFullDisk::Fail);
     let mut answered = Vec::new();
     for round in 0..4 {
         let held = hold(&database).await;
@@ -165,11 +223,7 @@ async fn what_is_answered_on_a_full_disk_is_there() {
             answered.extend(one.await.expect("no panic").then_some(number));
         }
     }
-    let names = "SELECT CAST(name AS INTEGER) FROM payloads ORDER BY 1";
-    let read = |connection: &Connection| -> rusqlite::Result<Vec<i64>> {
-        connection.prepare(names)?.query_map([], |row| row.get(0))?.collect()
-    };
-    let stored = database.read("payloads", read).expect("readable");
+    let stored = payloads(&database);
     assert!((1..32).contains(&answered.len()), "{answered:?}");
     for number in &answered {
         assert!(stored.contains(number), "{number} was answered");
@@ -203,7 +257,8 @@ async fn what_follows_a_commit_is_done_where_the_caller_has_gone() {
     let (counted, writer) = (Arc::clone(&done), Arc::clone(&database));
     let then = move |()| counted.fetch_add(1, Ordering::SeqCst);
     let caller = tokio::spawn(async move {
-        writer.write_then("note", |connection| note(connection, 1), then).await
+        let write = |connection: &Connection| note(connection, 1);
+        writer.write_then("note", OnFullDisk::Wait, write, then).await
     });
     tokio::task::yield_now().await;
     caller.abort();

@@ -113,12 +113,16 @@ impl Notes {
         std::mem::take(&mut self.taken)
     }
 
-    /// Lets the notes of a transaction that failed wait again, if they are not too many: their messages are
-    /// still there, and the work is done, and noted, again.
-    pub(super) fn put_back(&mut self, notes: Vec<Note>) {
+    /// Lets the notes of a transaction that failed wait again. If its writes are not tried again, too many are
+    /// dropped: their messages are still there, and the work is done, and noted, again.
+    pub(super) fn put_back(&mut self, notes: Vec<Note>, is_tried_again: bool) {
+        let most = match is_tried_again {
+            true => usize::MAX,
+            false => WAITING_MAX.saturating_sub(self.waiting.len()),
+        };
         let taken = std::mem::take(&mut self.taken);
         let notes = notes.into_iter().chain(taken).filter(|note| !note.is_tied);
-        notes.take(WAITING_MAX.saturating_sub(self.waiting.len())).for_each(|note| self.add(note));
+        notes.take(most).for_each(|note| self.add(note));
     }
 
     /// Returns when the first of what is noted, and not in a transaction, happened.
@@ -144,7 +148,7 @@ mod tests {
             notes.add(Note::count(now, &count, Some((number, 1))));
             if number % 100 == 0 {
                 let begun = notes.begin(now);
-                notes.put_back(begun);
+                notes.put_back(begun, false);
             }
         }
         assert!(notes.waiting.len() + notes.taken.len() <= WAITING_MAX + 100);

@@ -1,10 +1,7 @@
 //! Removes history in small pieces, oldest first: what is too old, and more while the journal is larger
 //! than it may be or the disk is nearly full. Removed rows leave pages for messages.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
 use gridpost_core::time::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
@@ -14,7 +11,11 @@ use super::{
     entries::SIZE,
     segments::{self, Tail},
 };
-use crate::named::{note_of, set_note};
+use crate::{
+    named::{note_of, set_note},
+    options::Options,
+    room::Disk,
+};
 
 const ENTRIES_KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
 const MINUTES_KEPT_FOR: Duration = Duration::from_secs(14 * 24 * 60 * 60);
@@ -36,9 +37,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const SUMS_EVERY: Duration = Duration::from_secs(10 * 60);
 const COMMITS_MAX: u32 = 64;
 
-/// The free room that history makes way for: this many bytes, or a 20th of a small disk.
-const ROOM_BYTES: u64 = 64 * 1_048_576;
-const ROOM_SHARE: u64 = 20;
+/// History makes way where less is free than this many times the room without which publishes are refused.
+const FLOORS: u64 = 2;
 
 /// The bytes of a row of sums, about. One of repeatable work has as many as two of them.
 const SUM_BYTES: i64 = 32;
@@ -57,21 +57,17 @@ const MEMORY_BYTES: u64 = 64 * 1_048_576;
 pub(crate) struct Limits {
     bytes: i64,
     folder: Option<PathBuf>,
+    floor: Option<u64>,
 }
 
 impl Limits {
-    pub(crate) fn of(bytes: Option<u64>, folder: Option<&Path>) -> Self {
-        let share = || folder.and_then(disk).map(|(total, _)| total / DISK_SHARE);
-        let bytes = bytes.or_else(share).unwrap_or(MEMORY_BYTES);
-        Self { bytes: i64::try_from(bytes).unwrap_or(i64::MAX), folder: folder.map(Path::to_owned) }
+    pub(crate) fn of(options: &Options) -> Self {
+        let folder = options.folder.clone();
+        let share = || folder.as_deref().and_then(Disk::of).map(|disk| disk.size / DISK_SHARE);
+        let bytes = options.journal_bytes_max.or_else(share).unwrap_or(MEMORY_BYTES);
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        Self { bytes, folder, floor: options.disk_floor }
     }
-}
-
-/// Returns the size of the disk that has a folder, and what is free of it, in bytes.
-fn disk(folder: &Path) -> Option<(u64, u64)> {
-    let disk = rustix::fs::statvfs(folder).ok()?;
-    let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
-    Some((bytes(disk.f_blocks), bytes(disk.f_bavail)))
 }
 
 /// The history that there is to remove.
@@ -194,11 +190,13 @@ impl Retention {
         };
         let (page, free) = (pragma("page_size")?, pragma("freelist_count")?);
         let (pages, pages_max) = (pragma("page_count")?, pragma("max_page_count")?);
-        let (total, left) = disk(folder).unwrap_or((u64::MAX, u64::MAX));
-        let total = total.min(pages_max.saturating_mul(page));
+        let Disk { size: total, free: left } =
+            Disk::of(folder).unwrap_or(Disk { size: u64::MAX, free: u64::MAX });
+        let size = total.min(pages_max.saturating_mul(page));
         let left = left.min(pages_max.saturating_sub(pages).saturating_mul(page));
         let left = left.saturating_add(free.saturating_mul(page));
-        let is_short = left < ROOM_BYTES.min(total / ROOM_SHARE);
+        let floor = Disk { size, free: left }.floor(limits.floor);
+        let is_short = left < floor.saturating_mul(FLOORS);
         if is_short && !self.is_short {
             tracing::warn!(left, "the disk is nearly full; the journal's history makes room");
         }

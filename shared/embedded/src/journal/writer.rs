@@ -103,13 +103,14 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// Settles the notes of a transaction; if it failed, they wait again.
-    pub(crate) fn settle(&self, is_committed: bool) {
+    /// Settles the notes of a transaction; if it failed, they wait again: all of them, where its writes are
+    /// tried again.
+    pub(crate) fn settle(&self, is_committed: bool, is_tried_again: bool) {
         let mut transaction = self.transaction.lock().expect("no panic while held");
         let notes = std::mem::take(&mut transaction.notes);
         let has_written = std::mem::take(&mut transaction.has_written);
         if !is_committed {
-            self.notes().put_back(notes);
+            self.notes().put_back(notes, is_tried_again);
             if has_written {
                 transaction.store = None;
             }

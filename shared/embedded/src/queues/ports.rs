@@ -11,6 +11,8 @@ use gridpost_core::{
 use gridpost_ports::{Outgoing, PoisonQueue, PortError, QueueReceiver, QueueSender};
 use rusqlite::Connection;
 
+use crate::database::{OnFullDisk, is_full_disk};
+
 use super::{
     Queues,
     contents::{Message, ReceiptError},
@@ -19,8 +21,22 @@ use super::{
 
 const LOOKED_AT_MAX: usize = 10;
 
-/// A written message with its id, or why it was refused.
-type Written = Result<(i64, Message), String>;
+/// The id of a written message, or why it was refused.
+type Written = Result<i64, String>;
+
+/// Publishes are refused while the disk is full, and their pieces come again; what is under way waits for room.
+fn on_full_disk(queue: Queue) -> OnFullDisk {
+    match queue {
+        Queue::Dispatch | Queue::FanOut => OnFullDisk::Fail,
+        Queue::Retry(_) | Queue::Slow | Queue::DeadLetter | Queue::Redrive | Queue::Poison => {
+            OnFullDisk::Wait
+        }
+    }
+}
+
+fn visible_at(message: &Outgoing, now: Timestamp) -> Timestamp {
+    now + Duration::from_secs(u64::from(message.delay_s))
+}
 
 /// Returns why that message is refused, if it is.
 fn refusal(message: &Outgoing, bytes_max: usize) -> Option<String> {
@@ -42,39 +58,50 @@ impl QueueSender for Queues {
             let (all, ids, budget) =
                 (Arc::clone(&self.all), Arc::clone(&self.ids), Arc::clone(&self.budget));
             let journal = Arc::clone(&self.database.journal);
+            let messages = Arc::new(messages);
+            let writes = Arc::clone(&messages);
             let write = move |connection: &Connection| {
-                let write = |mut message: Outgoing| {
-                    let counts = std::mem::take(&mut message.counts);
+                let write = |message: &Outgoing| {
                     let id = ids.next();
-                    if let Some(reason) = refusal(&message, bytes_max) {
+                    if let Some(reason) = refusal(message, bytes_max) {
                         return Ok(Err(reason));
                     }
-                    match written(connection, queue, id, now, message) {
+                    let visible_at = visible_at(message, now);
+                    let texts = (message.group.as_str(), message.body.as_str());
+                    match rows::insert(connection, id, queue, (now, visible_at), texts) {
                         // Rolled back: further inserts would commit on their own.
-                        Err(error) if connection.is_autocommit() => Err(error),
+                        Err(error) if connection.is_autocommit() || is_full_disk(&error) => {
+                            Err(error)
+                        }
                         Err(error) => Ok(Err(error.to_string())),
-                        Ok(written) => {
-                            journal.take_counts(&counts, now);
-                            Ok(Ok(written))
+                        Ok(()) => {
+                            journal.take_counts(&message.counts, now);
+                            Ok(Ok(id))
                         }
                     }
                 };
-                messages.into_iter().map(write).collect::<rusqlite::Result<Vec<Written>>>()
+                writes.iter().map(write).collect::<rusqlite::Result<Vec<Written>>>()
             };
             let then = move |written: Vec<Written>| {
                 let line = &all[&queue];
                 let mut contents = line.contents();
-                let put = |one: Written| {
-                    one.map(|(id, message)| {
-                        let body = message.body.and_then(|body| budget.keep(body));
-                        contents.add(id, Message { body, ..message });
+                let messages = Arc::unwrap_or_clone(messages);
+                let put = |(message, written): (Outgoing, Written)| {
+                    written.map(|id| {
+                        let visible_at = visible_at(&message, now);
+                        let body = budget.keep(message.body);
+                        let group = message.group.into();
+                        let (sent_at, receives, moved_from) = (now, 0, None);
+                        let message =
+                            Message { sent_at, visible_at, receives, moved_from, group, body };
+                        contents.add(id, message);
                     })
                 };
-                let answers: Vec<_> = written.into_iter().map(put).collect();
+                let answers: Vec<_> = messages.into_iter().zip(written).map(put).collect();
                 line.change();
                 answers
             };
-            self.database.write_then(CALL, write, then).await
+            self.database.write_then(CALL, on_full_disk(queue), write, then).await
         };
         match sent.await {
             Ok(answers) => answers
@@ -84,27 +111,6 @@ impl QueueSender for Queues {
             Err(error) => vec![Err(error); count],
         }
     }
-}
-
-fn written(
-    connection: &Connection,
-    queue: Queue,
-    id: i64,
-    now: Timestamp,
-    message: Outgoing,
-) -> rusqlite::Result<(i64, Message)> {
-    let visible_at = now + Duration::from_secs(u64::from(message.delay_s));
-    let texts = (message.group.as_str(), message.body.as_str());
-    rows::insert(connection, id, queue, (now, visible_at), texts)?;
-    let message = Message {
-        sent_at: now,
-        visible_at,
-        receives: 0,
-        moved_from: None,
-        group: message.group.into(),
-        body: Some(message.body),
-    };
-    Ok((id, message))
 }
 
 #[async_trait]
@@ -136,7 +142,7 @@ impl QueueReceiver for Queues {
             line.change();
             Ok(())
         };
-        self.database.write_then(CALL, write, then).await?.map_err(void)
+        self.database.write_then(CALL, OnFullDisk::Wait, write, then).await?.map_err(void)
     }
 
     /// Only the latest receipt deletes a message; SQS does not specify this.
@@ -154,9 +160,9 @@ impl QueueReceiver for Queues {
         let (all, budget, deleted) = (Arc::clone(&self.all), Arc::clone(&self.budget), ids.clone());
         let journal = Arc::clone(&self.database.journal);
         let write = move |connection: &Connection| {
-            for in_hand in deleted {
+            for in_hand in &deleted {
                 if rows::delete(connection, in_hand.0)? {
-                    journal.take_message(in_hand);
+                    journal.take_message(*in_hand);
                 }
             }
             Ok(())
@@ -167,7 +173,7 @@ impl QueueReceiver for Queues {
                 budget.release(message.body.as_ref());
             }
         };
-        self.database.write_then(CALL, write, then).await
+        self.database.write_then(CALL, OnFullDisk::Wait, write, then).await
     }
 
     async fn in_flight(&self, queue: Queue) -> Result<u64, PortError> {

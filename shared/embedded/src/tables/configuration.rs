@@ -16,7 +16,7 @@ use gridpost_ports::{
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::{Tables, VersionedRow, count, decoded, json, number, read, saved, versioned};
-use crate::database::whole;
+use crate::database::{OnFullDisk, whole};
 
 const READING: &str = "configuration: reading";
 const WRITING: &str = "configuration: writing";
@@ -64,7 +64,7 @@ impl Tables {
     async fn write_with(
         &self,
         step: RevisionStep,
-        write: impl FnOnce(&Connection, &RevisionStep) -> rusqlite::Result<()> + Send + 'static,
+        mut write: impl FnMut(&Connection, &RevisionStep) -> rusqlite::Result<()> + Send + 'static,
     ) -> Result<Saved, PortError> {
         let work = move |connection: &Connection| {
             whole(connection, || {
@@ -75,7 +75,7 @@ impl Tables {
                 Ok(saved)
             })
         };
-        self.database.write(WRITING, work).await
+        self.database.write_then(WRITING, OnFullDisk::Fail, work, |saved| saved).await
     }
 }
 
@@ -180,7 +180,7 @@ impl TopicStore for Tables {
                 Ok(saved)
             })
         };
-        self.database.write(WRITING, work).await
+        self.database.write_then(WRITING, OnFullDisk::Fail, work, |saved| saved).await
     }
 
     async fn delete(&self, topic: &Topic) -> Result<Saved, PortError> {
@@ -212,7 +212,7 @@ impl SubscriptionStore for Tables {
         self.write_with(step, move |connection, step| {
             let put = "INSERT OR REPLACE INTO subscriptions (topic, name, revision, document, secrets) \
                        VALUES (?1, ?2, ?3 + 1, ?4, ?5)";
-            let values = (&step.name, name, step.revision, document, secrets);
+            let values = (&step.name, &name, step.revision, &document, &secrets);
             connection.prepare_cached(put)?.execute(values).map(drop)
         })
         .await

@@ -85,15 +85,15 @@ fn key_of(parked: &Parked) -> Key {
 /// received and parked under the same key.
 fn remove(
     connection: &Connection,
-    ((minute, part, id), parked_at): (Key, Timestamp),
+    ((minute, part, id), parked_at): &(Key, Timestamp),
 ) -> rusqlite::Result<()> {
-    let key = (minute, part, id.as_str());
+    let key = (minute, part, id);
     let of_key = "FROM parked WHERE minute = ?1 AND part = ?2 AND id = ?3";
     let mut select = connection.prepare_cached(&format!("SELECT document {of_key}"))?;
     let document: Option<String> = select.query_row(key, |row| row.get(0)).optional()?;
     let Some(document) = document else { return Ok(()) };
     let stored = serde_json::from_str::<Parked>(&document).map(|parked| parked.parked_at);
-    if stored.unwrap_or(UNREADABLE) != parked_at {
+    if stored.unwrap_or(UNREADABLE) != *parked_at {
         return Ok(());
     }
     connection.prepare_cached(&format!("DELETE {of_key}"))?.execute(key).map(drop)
@@ -109,7 +109,7 @@ impl ParkingLot for Tables {
         let write = move |connection: &Connection| {
             let insert = "INSERT OR REPLACE INTO parked (minute, part, id, document, body) \
                           VALUES (?1, ?2, ?3, ?4, ?5)";
-            let values = (minute, part, id, document, body);
+            let values = (minute, part, &id, &document, &body);
             connection.prepare_cached(insert)?.execute(values)?;
             journal.take_delivery(delivery);
             Ok(())
@@ -119,7 +119,7 @@ impl ParkingLot for Tables {
 
     async fn remove(&self, parked: &Parked) -> Result<(), PortError> {
         let read = (key_of(parked), parked.parked_at);
-        let write = move |connection: &Connection| remove(connection, read);
+        let write = move |connection: &Connection| remove(connection, &read);
         self.database.write("parked: removing", write).await
     }
 }
@@ -146,9 +146,8 @@ impl DueDeliveries for Tables {
 
     async fn remove_all(&self, parked: &[Parked]) -> Result<(), PortError> {
         let all: Vec<_> = parked.iter().map(|it| (key_of(it), it.parked_at)).collect();
-        let write = move |connection: &Connection| {
-            all.into_iter().try_for_each(|read| remove(connection, read))
-        };
+        let write =
+            move |connection: &Connection| all.iter().try_for_each(|read| remove(connection, read));
         self.database.write("parked: removing", write).await
     }
 }

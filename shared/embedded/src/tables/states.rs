@@ -53,7 +53,7 @@ impl DeliveryStates for Tables {
         let expires_at = state.forget_at().as_millis();
         let (delivery, journal) = (state.id, Arc::clone(&self.database.journal));
         let write = move |connection: &Connection| {
-            let values = (id, revision, expires_at, waiting_for, place, document);
+            let values = (id, revision, expires_at, waiting_for, &place, &document);
             let sql = match revision {
                 0 => {
                     "INSERT INTO states (id, revision, expires_at, waiting_for, place, document) \
@@ -161,7 +161,7 @@ impl EndpointHealths for Tables {
                      WHERE subscription = ?1 AND uid = ?2 AND revision = ?3"
                 }
             };
-            let values = (subscription, uid, revision, expires_at, document);
+            let values = (&subscription, uid, revision, expires_at, &document);
             connection.prepare_cached(sql)?.execute(values)
         };
         Ok(saved(self.database.write(CALL, write).await?))
@@ -237,7 +237,7 @@ impl Redrives for Tables {
                      WHERE subscription = ?1 AND id = ?2 AND revision = ?3"
                 }
             };
-            let values = (subscription, id, revision, expires_at, document);
+            let values = (&subscription, id, revision, expires_at, &document);
             connection.prepare_cached(sql)?.execute(values)
         };
         Ok(saved(self.database.write(CALL, write).await?))
@@ -261,7 +261,7 @@ impl PublishRecords for Tables {
                      WHERE name = ?1 AND revision = ?2"
                 }
             };
-            let values = (&name, revision, expires_at, document);
+            let values = (&name, revision, expires_at, &document);
             if connection.prepare_cached(sql)?.execute(values)? > 0 {
                 return Ok(None);
             }
