@@ -1,15 +1,17 @@
 //! The clock of the process: the machine's, or a faster one.
 //!
-//! A fast clock is ahead of the machine's when the process ends. The next process continues from there,
-//! so that stored times do not lie in its future: after a clean end at the machine's pace, otherwise from
-//! the latest time that the stores saved, at most a second before their contents. It must not run on
-//! meanwhile, or waiting deliveries would expire without attempts.
+//! It never goes back, or what is hidden would wait for so much longer. If the machine's clock is set back it is
+//! ahead of that from then on, as a fast clock is when the process ends. The next process continues from there:
+//! after a clean end at the machine's pace, otherwise from the latest time that the stores saved, at most a second
+//! before their contents. A fast clock must not run on meanwhile, or waiting deliveries would expire without
+//! attempts.
 
 use std::{
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
     str::FromStr,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -17,7 +19,7 @@ use gridpost_core::time::{Pace, Timestamp};
 use gridpost_ports::Clock;
 use gridpost_runtime::system::SystemClock;
 use serde::{Deserialize, Serialize};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// Seconds of the clock in one second of the machine's: 1 to [`Speed::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,15 +71,51 @@ struct Anchor {
     speed: u32,
 }
 
+/// Less is no step back of the machine's clock, but a correction of its pace.
+const STEP_MS: i64 = 1_000;
+
+/// How far a clock may be ahead of the machine's without a word at the start.
+const AHEAD_MS: i64 = 60_000;
+
+/// The machine's time, with all that it was set back by since the start.
+#[derive(Debug)]
+struct Steady {
+    began: Instant,
+    /// The latest look: the machine's time, and the milliseconds since the start.
+    machine_ms: i64,
+    passed_ms: i64,
+    ahead_ms: i64,
+    shown_ms: i64,
+}
+
+impl Steady {
+    fn from(machine_ms: i64) -> Self {
+        let (began, shown_ms) = (Instant::now(), machine_ms);
+        Self { began, machine_ms, passed_ms: 0, ahead_ms: 0, shown_ms }
+    }
+
+    /// Looks at the machine's time, and at the time that has passed since the start. Returns the steady time, and by
+    /// how much the machine's clock was set back since the last look, in milliseconds.
+    fn look(&mut self, machine_ms: i64, passed_ms: i64) -> (i64, i64) {
+        let wanted = self.machine_ms.saturating_add(passed_ms - self.passed_ms);
+        let back = wanted.saturating_sub(machine_ms);
+        let step = if back.abs() < STEP_MS { 0 } else { back };
+        (self.machine_ms, self.passed_ms) = (machine_ms, passed_ms);
+        // A step forward takes steps back away, and is followed beyond that.
+        self.ahead_ms = self.ahead_ms.saturating_add(step).max(0);
+        self.shown_ms = self.shown_ms.max(machine_ms.saturating_add(self.ahead_ms));
+        (self.shown_ms, step.max(0))
+    }
+}
+
 impl Anchor {
     fn at(self, machine_ms: i64) -> i64 {
-        // If the machine's clock is set back, this one is not.
         let passed = machine_ms.saturating_sub(self.machine_ms).max(0);
         self.clock_ms.saturating_add(passed.saturating_mul(i64::from(self.speed)))
     }
 
-    /// Continues from the known anchor and the latest time of the stores. Without an anchor there was no fast
-    /// clock, and the machine's time counts.
+    /// Continues from the known anchor and the latest time of the stores. Without an anchor, which users may
+    /// remove, the machine's time counts.
     fn resumed(
         known: Option<Self>,
         last_seen_ms: Option<i64>,
@@ -99,6 +137,7 @@ impl Anchor {
 #[derive(Clone, Debug)]
 pub struct DevClock {
     anchor: Anchor,
+    steady: Arc<Mutex<Steady>>,
     speed: Speed,
     file: Option<PathBuf>,
     trouble: Option<String>,
@@ -120,12 +159,21 @@ impl DevClock {
         };
         let last_seen_ms = last_seen.map(Timestamp::as_millis);
         let anchor = Anchor::resumed(known, last_seen_ms, machine_ms, speed);
-        let is_needed = known.is_some() || speed != Speed::REAL;
-        Self { anchor, speed, file: file.filter(|_| is_needed), trouble }
+        let steady = Arc::new(Mutex::new(Steady::from(machine_ms)));
+        Self { anchor, steady, speed, file, trouble }
     }
 
-    /// Logs what was wrong with its file, once there is a log.
+    /// Logs what was wrong with its file, and how far it is ahead, once there is a log.
     pub(crate) fn report(&self) {
+        let ahead_ms = self.anchor.clock_ms - self.anchor.machine_ms;
+        if ahead_ms > AHEAD_MS {
+            let ahead_s = ahead_ms / 1_000;
+            tracing::warn!(
+                ahead_s,
+                "the clock goes on from where it was, ahead of the machine's: that was set back, or this one \
+                 was fast; without clock.json it is the machine's at the next start, and what waits then waits longer"
+            );
+        }
         if let Some(error) = &self.trouble {
             tracing::warn!(
                 %error,
@@ -141,8 +189,8 @@ impl DevClock {
 
     /// Saves where it ends: until the next process it runs at the machine's pace.
     pub(crate) fn stop(&self) {
-        let machine_ms = machine_ms();
-        let rest = Anchor { machine_ms, clock_ms: self.anchor.at(machine_ms), speed: 1 };
+        let (machine_ms, clock_ms) = (machine_ms(), self.now().as_millis());
+        let rest = Anchor { machine_ms, clock_ms, speed: 1 };
         if let Err(error) = self.keep(rest) {
             tracing::warn!(%error, "failed to save the clock's time");
         }
@@ -177,7 +225,15 @@ impl DevClock {
 
 impl Clock for DevClock {
     fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.anchor.at(machine_ms()))
+        let (steady_ms, back_ms) = {
+            let mut steady = self.steady.lock().expect("no panic while held");
+            let passed = i64::try_from(steady.began.elapsed().as_millis()).unwrap_or(i64::MAX);
+            steady.look(machine_ms(), passed)
+        };
+        if back_ms > 0 {
+            tracing::warn!(back_ms, "the machine's clock was set back; this one goes on");
+        }
+        Timestamp::from_millis(self.anchor.at(steady_ms))
     }
 
     fn machine(&self) -> Timestamp {
@@ -229,7 +285,7 @@ mod tests {
         // shows then)
         let table = [
             (None, None, 1_000, 1_000),
-            // It was never a fast one: the machine's time, wherever that was put.
+            // Its file was removed: the machine's time, wherever that was put.
             (None, Some(5_000), 1_000, 1_000),
             // An end that was not clean at 60 times the pace: it has not run on.
             (known(1_000, 1_000, 60), Some(31_000), 2_000, 31_000),
@@ -247,6 +303,31 @@ mod tests {
             let resumed = Anchor::resumed(known, last_seen_ms, machine_ms, Speed(600));
             assert_eq!(resumed.at(machine_ms), want, "{known:?} {last_seen_ms:?}");
             assert_eq!(resumed.at(machine_ms + 1), want + 600, "{known:?} {last_seen_ms:?}");
+        }
+    }
+
+    #[test]
+    fn a_machine_that_is_set_back_takes_no_time_back() {
+        // (the machine's time, what has passed, what is shown, how much it was set back by)
+        let table = [
+            (10_000, 0, 10_000, 0),
+            (11_000, 1_000, 11_000, 0),
+            // An hour back; it goes on at its pace.
+            (-3_588_000, 2_000, 12_000, 3_600_000),
+            (-3_587_000, 3_000, 13_000, 0),
+            // Put right again.
+            (14_000, 4_000, 14_000, 0),
+            // A little late, by a correction of its pace.
+            (14_500, 5_000, 14_500, 0),
+            (14_400, 5_100, 14_500, 0),
+            (14_600, 5_200, 14_600, 0),
+            // Set forward, as after a sleep.
+            (99_000, 5_300, 99_000, 0),
+        ];
+        let mut steady = Steady::from(10_000);
+        for (machine_ms, passed_ms, shown_ms, back_ms) in table {
+            let want = (shown_ms, back_ms);
+            assert_eq!(steady.look(machine_ms, passed_ms), want, "{machine_ms} {passed_ms}");
         }
     }
 

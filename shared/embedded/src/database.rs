@@ -26,14 +26,13 @@ use tokio::sync::oneshot;
 
 use crate::{
     expiry::{self, Sweeps},
+    form::make_tables,
     journal::{JournalWriter, Limits},
     leases,
     named::{note_of, set_note},
     options::{OpenError, Options, Sync},
 };
 
-/// The schema version, in `user_version`.
-const FORM: i64 = 4;
 const FILE: &str = "gridpost.sqlite";
 
 /// The file whose lock marks the folder as open.
@@ -545,6 +544,10 @@ impl Writer {
             }
             jobs.extend(received.try_iter().take(TOGETHER_MAX.saturating_sub(jobs.len())));
             let waiting = self.commit(connection, jobs);
+            if !waiting.is_empty() {
+                // The log is on the disk already: from its beginning it has room, if all of it is in the database.
+                let _ = connection.execute_batch("PRAGMA wal_checkpoint(RESTART)");
+            }
             jobs = self.commit_each(connection, waiting);
             let is_full = !jobs.is_empty();
             if self.is_full.swap(is_full, Ordering::Relaxed) != is_full {
@@ -618,18 +621,6 @@ fn set_up(connection: &Connection, sync: Sync) -> rusqlite::Result<()> {
         .pragma_update_and_check(None, "journal_size_limit", 64 * 1_024 * 1_024, |_| Ok(()))?;
     connection.pragma_update(None, "cache_size", -8_000)?;
     connection.pragma_update(None, "temp_store", "MEMORY")
-}
-
-fn make_tables(connection: &Connection, folder: &Path) -> Result<(), OpenError> {
-    let form = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
-    match form {
-        FORM => Ok(()),
-        0 => {
-            let schema = concat!("BEGIN IMMEDIATE;\n", include_str!("schema.sql"), "\nCOMMIT;");
-            Ok(connection.execute_batch(schema)?)
-        }
-        _ => Err(OpenError::OtherVersion { folder: folder.to_owned(), form }),
-    }
 }
 
 fn reader(file: &Path) -> rusqlite::Result<Connection> {

@@ -10,6 +10,7 @@
 
 mod database;
 mod expiry;
+mod form;
 mod journal;
 mod journal_store;
 mod leases;

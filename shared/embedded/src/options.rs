@@ -92,8 +92,18 @@ pub enum OpenError {
     /// Two processes on one folder would both deliver.
     #[error("another process has {} open", .0.display())]
     InUse(PathBuf),
-    #[error("{} was written by another version of Gridpost (form {form})", .folder.display())]
-    OtherVersion { folder: PathBuf, form: i64 },
+    #[error(
+        "{} was written by a newer Gridpost (form {form}, this one knows {newest}): open it with that, or restore a \
+         copy from before",
+        .folder.display()
+    )]
+    NewerForm { folder: PathBuf, form: i64, newest: i64 },
+    #[error(
+        "{} was written by a Gridpost from before any release (form {form}, this one knows {oldest} and later): name \
+         another folder, or open it with that to the end",
+        .folder.display()
+    )]
+    OlderForm { folder: PathBuf, form: i64, oldest: i64 },
     #[error("{} can't be used", .0.display())]
     Folder(PathBuf, #[source] io::Error),
     #[error("the database can't be used")]

@@ -206,7 +206,7 @@ async fn a_folder_of_another_version_is_left_alone() {
     fixture.stores.close().await;
     fixture.tamper("PRAGMA user_version = 7");
     let opened = Embedded::open(fixture.options.clone(), Arc::new(fixture.clock.clone()));
-    assert!(matches!(opened, Err(OpenError::OtherVersion { form: 7, .. })));
+    assert!(matches!(opened, Err(OpenError::NewerForm { form: 7, .. })));
 }
 
 enum End {
