@@ -21,6 +21,7 @@ use crate::{
 /// How long a run of wake starts work, by the machine's clock: its timeout, less time for its last calls.
 const WAKE_RUN: Duration = Duration::from_secs(40);
 const MINUTE_MS: i64 = 60_000;
+const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// Invokes a queue's function with a batch. Returns the ids of messages to keep; `None` after a timeout,
 /// when nothing of the batch may be deleted.
@@ -67,6 +68,31 @@ async fn run(
         // Only operators read it.
         Queue::Poison => records.iter().map(|record| record.message_id.to_string()).collect(),
     }
+}
+
+/// Removes dead letters that are older than `retention`, and labels without a file, at once and then each hour
+/// of the clock. Returns once the process stops.
+pub(crate) async fn sweep_letters_each_hour(
+    process: Arc<Process>,
+    retention: Option<Duration>,
+    stopping: Stopping,
+) {
+    let letters = process.store.letters();
+    let sweep = async || loop {
+        let failed = match caught(letters.sweep(retention)).await {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(chain(&error)),
+            Err(panic) => Some(panic),
+        };
+        if let Some(error) = failed {
+            tracing::error!(
+                error,
+                "old dead letters were not removed; the next hour makes up for it"
+            );
+        }
+        process.clock.sleep_until(process.clock.after(HOUR)).await;
+    };
+    stopping.unless(sweep()).await;
 }
 
 /// Runs wake at once and then at each full minute of the clock. Runs never overlap: a long one skips

@@ -46,7 +46,7 @@ use process::Process;
 use tasks::{Stopping, guarded};
 use tls::{Tls, TlsError};
 
-pub use gridpost_embedded::Sync;
+pub use gridpost_embedded::{Sync, dead_letter_path};
 pub use tasks::Ended;
 
 /// The bucket that `gridpost dev` names for dead letters. Others are folders beside it.
@@ -66,6 +66,8 @@ pub struct Options {
     pub journal_max: Option<u64>,
     /// The free bytes of the disk below which publishes are refused; `None`: 32 MiB, or a 40th of a small disk.
     pub disk_floor: Option<u64>,
+    /// Removes older dead letters; `None`: they are kept.
+    pub dead_letter_retention: Option<Duration>,
     /// The folder of the CA; `None`: http.
     pub tls: Option<PathBuf>,
     pub log: Log,
@@ -112,6 +114,7 @@ impl Default for Options {
             speed: Speed::REAL,
             journal_max: None,
             disk_floor: None,
+            dead_letter_retention: None,
             tls: None,
             log: Log::nowhere(),
             connections_max: 400,
@@ -176,6 +179,10 @@ impl Dev {
         running.spawn(guarded("the thread that writes to the disk".to_owned(), writer));
         let wake = functions::wake_each_minute(Arc::clone(&process), stopping.clone());
         running.spawn(guarded("the task that wakes parked deliveries".to_owned(), wake));
+        let retention = options.dead_letter_retention;
+        let sweep =
+            functions::sweep_letters_each_hour(Arc::clone(&process), retention, stopping.clone());
+        running.spawn(guarded("the task that removes old dead letters".to_owned(), sweep));
         let serve = http::serve(listener, acceptor, Arc::clone(&process), stopping);
         running.spawn(guarded("the task that answers requests".to_owned(), serve));
         Ok(Self { address, ca_file, process, running: Mutex::new(running), stops })

@@ -17,7 +17,9 @@ use gridpost_core::endpoint::identities::Identities;
 use gridpost_runtime::config;
 use gridpost_server::clock::Speed;
 use gridpost_server::log::Log;
-use gridpost_server::{DEAD_LETTER_BUCKET, Dev, Identity, Options, StartError, Sync};
+use gridpost_server::{
+    DEAD_LETTER_BUCKET, Dev, Identity, Options, StartError, Sync, dead_letter_path,
+};
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use serde_json::json;
@@ -119,14 +121,30 @@ pub struct DevArguments {
     #[arg(long, value_name = "BYTES", value_parser = count_in::<u64>(..))]
     disk_floor: Option<u64>,
 
+    /// How long dead letters are kept, at least 1h: 30d, 12h [default: until you delete them]
+    #[arg(long, value_name = "TIME", value_parser = retention)]
+    dead_letter_retention: Option<TimeSpan>,
+
     /// How long an end waits for requests under way: an endpoint has 30 s to answer, and gets nothing twice that
     /// it has answered. A second Ctrl-C ends at once
     #[arg(long, default_value = "35s", value_name = "TIME")]
     drain: TimeSpan,
 }
 
+/// The shortest time that dead letters are kept.
+const RETENTION_LEAST: Duration = Duration::from_secs(60 * 60);
+
 /// The smallest journal, in bytes.
 const JOURNAL_LEAST: u64 = 1_000_000;
+
+/// Reads a retention: dead letters are looked through once an hour.
+fn retention(given: &str) -> Result<TimeSpan, String> {
+    let span: TimeSpan = given.parse()?;
+    match span.0 < RETENTION_LEAST {
+        true => Err("must be at least 1h".to_owned()),
+        false => Ok(span),
+    }
+}
 
 /// When a publish counts as stored.
 const SYNCS: [(&str, Sync); 2] = [("normal", Sync::Normal), ("full", Sync::Full)];
@@ -301,7 +319,8 @@ async fn show(
 ) -> Vec<Shown> {
     let buckets = data.map(|data| data.join("dead-letters").display().to_string());
     let (publisher, speed) = (Publisher::Own, speed.times());
-    let show = Show { connection, publisher, buckets: buckets.as_deref(), speed };
+    let path_of = |name: &str| dead_letter_path(name).display().to_string();
+    let show = Show { connection, publisher, buckets: buckets.as_deref(), path_of, speed };
     demonstration::run(show, progress).await.unwrap_or_else(|error| {
         progress.line(&format!("! {}", failure::chain(&error)));
         Vec::new()
@@ -339,9 +358,21 @@ fn allow_open_files() -> u64 {
 
 fn options(arguments: &DevArguments, data: Option<PathBuf>, home: &Home, log: Log) -> Options {
     let DevArguments { port, speed, sync, journal_max, disk_floor, .. } = *arguments;
+    let dead_letter_retention = arguments.dead_letter_retention.map(|TimeSpan(kept)| kept);
     // A CA that clients were told to trust is worth keeping, with --memory too.
     let tls = arguments.tls.then(|| data.as_deref().unwrap_or(home.root()).join("tls"));
-    Options { port, data, sync, speed, tls, log, journal_max, disk_floor, ..Options::default() }
+    Options {
+        port,
+        data,
+        sync,
+        speed,
+        tls,
+        log,
+        journal_max,
+        disk_floor,
+        dead_letter_retention,
+        ..Options::default()
+    }
 }
 
 fn explained(error: StartError, port: u16) -> anyhow::Error {

@@ -51,7 +51,13 @@ pub async fn run(arguments: UpArguments, common: &Common) -> anyhow::Result<()> 
         false => {
             let publisher = Publisher::AzureSdk(&stack.environment);
             let connection = &stack.connection;
-            let show = Show { connection, publisher, buckets: Some("s3:/"), speed: 1 };
+            let show = Show {
+                connection,
+                publisher,
+                buckets: Some("s3:/"),
+                path_of: str::to_owned,
+                speed: 1,
+            };
             demonstration::run(show, &progress).await?
         }
     };

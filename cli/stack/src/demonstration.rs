@@ -55,6 +55,8 @@ pub struct Show<'a> {
     pub publisher: Publisher<'a>,
     /// The place of dead-letter buckets: `s3:/`, or a folder; `None` in memory.
     pub buckets: Option<&'a str>,
+    /// Returns where a bucket has the object of that name.
+    pub path_of: fn(&str) -> String,
     /// The clock's speed, at least 1.
     pub speed: u32,
 }
@@ -166,8 +168,12 @@ impl Run<'_> {
 
     /// Returns the place of an object with dead letters; with an empty name, of all.
     fn place(&self, object: &str) -> String {
-        match self.show.buckets {
-            Some(buckets) => format!("{buckets}/{}/{object}", self.connection.dead_letter_bucket),
+        let Show { buckets, path_of, .. } = self.show;
+        match buckets {
+            Some(buckets) => {
+                let object = if object.is_empty() { String::new() } else { path_of(object) };
+                format!("{buckets}/{}/{object}", self.connection.dead_letter_bucket)
+            }
             None if object.is_empty() => "memory".to_owned(),
             None => "in memory".to_owned(),
         }

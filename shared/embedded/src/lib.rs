@@ -29,7 +29,7 @@ use gridpost_ports::{Clock, PortError};
 
 use database::{Database, Prepared};
 pub use journal_store::JournalStore;
-pub use letters::Letters;
+pub use letters::{Letters, dead_letter_path};
 pub use options::{OpenError, Options, Sync, Visibility};
 pub use payloads::PayloadStore;
 pub use queues::{InFlightBatch, Queues, Received};

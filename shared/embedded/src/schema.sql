@@ -97,6 +97,7 @@ CREATE INDEX expiring_publishes ON publishes (expires_at);
 CREATE TABLE labels (
     bucket TEXT NOT NULL,
     name TEXT NOT NULL,
+    written_at INTEGER NOT NULL,
     document TEXT NOT NULL,
     PRIMARY KEY (bucket, name)
 ) WITHOUT ROWID;

@@ -1,6 +1,8 @@
 //! Dead letters as files.
 
 use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
     ffi::OsStr,
     fs::{self, File},
     io::{self, Write},
@@ -12,6 +14,7 @@ use std::{
 use gridpost_core::time::Timestamp;
 use gridpost_ports::Listed;
 use percent_encoding::{percent_decode_str, percent_encode_byte};
+use uuid::Uuid;
 
 /// The prefix of unfinished files' names, which lists skip.
 const UNFINISHED: &str = ".unfinished-";
@@ -29,6 +32,12 @@ const GOES_ON: char = '%';
 /// Most bytes of a file name, without [`GOES_ON`]. File systems allow 255, with [`UNFINISHED`].
 const NAME_BYTES_MAX: usize = 255 - UNFINISHED.len();
 
+/// Characters of a UUID with hyphens.
+const ID_LENGTH: usize = 36;
+
+/// How often a file is created in a folder that others remove.
+const CREATED_TRIES: usize = 4;
+
 /// All buckets, as folders of one folder.
 #[derive(Clone)]
 pub(super) struct Files {
@@ -37,50 +46,100 @@ pub(super) struct Files {
 }
 
 impl Files {
-    pub(super) fn has(&self, bucket: &Path) -> bool {
-        self.root.join(bucket).is_dir()
+    pub(super) fn has(&self, bucket: &str) -> bool {
+        self.folder(bucket).is_dir()
     }
 
-    pub(super) fn create(&self, bucket: &Path) -> io::Result<()> {
-        let folder = self.root.join(bucket);
+    pub(super) fn create(&self, bucket: &str) -> io::Result<()> {
+        let folder = self.folder(bucket);
         fs::create_dir_all(&folder)?;
         self.sync_up_from(&folder)
     }
 
+    /// Returns the buckets.
+    pub(super) fn buckets(&self) -> io::Result<Vec<String>> {
+        let mut buckets = Vec::new();
+        for entry in found(fs::read_dir(&self.root))?.into_iter().flatten() {
+            let entry = entry?;
+            let name = entry.file_name().to_str().and_then(part_of);
+            if let Some(bucket) = name.filter(|_| entry.path().is_dir()) {
+                buckets.push(bucket);
+            }
+        }
+        Ok(buckets)
+    }
+
     /// Writes a file atomically: it is renamed when complete.
-    pub(super) fn put(&self, path: &Path, body: &[u8], now: Timestamp) -> io::Result<()> {
+    pub(super) fn put(
+        &self,
+        bucket: &str,
+        name: &str,
+        body: &[u8],
+        now: Timestamp,
+    ) -> io::Result<()> {
+        let path = self.path(bucket, name);
         let folder = path.parent().unwrap_or(&self.root);
-        fs::create_dir_all(folder)?;
         let own = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let unfinished = folder.join(format!("{UNFINISHED}{own}"));
-        let mut file = File::create(&unfinished)?;
+        let mut file = create_in(folder, &unfinished)?;
         file.write_all(body)?;
         file.set_modified(system_time(now))?;
         if self.is_synced {
             file.sync_all()?;
         }
         drop(file);
-        fs::rename(&unfinished, path)?;
+        fs::rename(&unfinished, &path)?;
         self.sync_up_from(folder)
     }
 
-    /// Returns the path of a file.
-    pub(super) fn path(&self, bucket: &str, name: &str) -> PathBuf {
-        self.root.join(path_of(bucket)).join(path_of(name))
+    pub(super) fn get(&self, bucket: &str, name: &str) -> io::Result<Option<Vec<u8>>> {
+        match found(fs::read(self.path(bucket, name)))? {
+            None => found(fs::read(self.plain_path(bucket, name))),
+            body => Ok(body),
+        }
+    }
+
+    /// Returns whether a file is there.
+    pub(super) fn has_file(&self, bucket: &str, name: &str) -> io::Result<bool> {
+        Ok(self.path(bucket, name).try_exists()? || self.plain_path(bucket, name).try_exists()?)
+    }
+
+    /// Deletes a file if it is there, and the folders that it leaves empty.
+    pub(super) fn delete(&self, bucket: &str, name: &str) -> io::Result<()> {
+        let bucket_folder = self.folder(bucket);
+        for path in [self.path(bucket, name), self.plain_path(bucket, name)] {
+            if found(fs::remove_file(&path))?.is_none() {
+                continue;
+            }
+            let folders = path.ancestors().skip(1).take_while(|folder| *folder != bucket_folder);
+            // The first that is not empty can't be removed.
+            let _ = folders.map(fs::remove_dir).take_while(Result::is_ok).count();
+        }
+        Ok(())
+    }
+
+    fn folder(&self, bucket: &str) -> PathBuf {
+        self.root.join(path_of(bucket))
+    }
+
+    fn path(&self, bucket: &str, name: &str) -> PathBuf {
+        self.folder(bucket).join(dead_letter_path(name))
+    }
+
+    /// Returns the path of a file that lies where its name says, as a user may have copied it.
+    fn plain_path(&self, bucket: &str, name: &str) -> PathBuf {
+        self.folder(bucket).join(path_of(name))
     }
 
     /// Lists files in S3's order of names: by bytes.
     pub(super) fn list(
         &self,
-        bucket: &Path,
+        bucket: &str,
         prefix: &str,
         after: Option<&str>,
         most: usize,
     ) -> io::Result<Vec<Listed>> {
-        let bucket = self.root.join(bucket);
-        let mut list = List { bucket: &bucket, prefix, after, most, found: Vec::new() };
-        list.look_into(&bucket, "")?;
-        Ok(list.found)
+        List::of(self, bucket, prefix, after).take(most).collect()
     }
 
     /// Syncs a folder, with its new entries, to the disk.
@@ -96,22 +155,58 @@ impl Files {
     }
 }
 
+/// Returns the path of an object below the folder of its bucket, from its key in S3. Dead letters of an hour are
+/// spread over folders.
+pub fn dead_letter_path(key: &str) -> PathBuf {
+    let mut path = path_of(key);
+    let last = key.rsplit('/').next().unwrap_or_default();
+    if let Some(first) = spread_by(last) {
+        path.pop();
+        path.extend([first, last]);
+    }
+    path
+}
+
+/// Creates a file, and its folder, which may have been empty and be removed meanwhile.
+fn create_in(folder: &Path, path: &Path) -> io::Result<File> {
+    let create = || fs::create_dir_all(folder).and_then(|()| File::create(path));
+    let mut created = create();
+    for _ in 1..CREATED_TRIES {
+        match created {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => created = create(),
+            _ => break,
+        }
+    }
+    created
+}
+
+/// The files of a bucket in the order of their names. A folder is read when its names are next.
 struct List<'l> {
-    bucket: &'l Path,
+    files: &'l Files,
+    bucket: &'l str,
     prefix: &'l str,
     after: Option<&'l str>,
-    most: usize,
-    found: Vec<Listed>,
+    /// Found and not yet looked at; the first is the next.
+    found: BinaryHeap<Reverse<Entry>>,
 }
 
-/// A file, or a folder with a trailing slash.
+/// A file, or a folder.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
+    /// Of a folder: with what all names in it begin.
     name: String,
     path: PathBuf,
-    is_folder: bool,
+    /// Of a folder: what is before the names of its entries, usually.
+    before: Option<String>,
 }
 
-impl List<'_> {
+impl<'l> List<'l> {
+    fn of(files: &'l Files, bucket: &'l str, prefix: &'l str, after: Option<&'l str>) -> Self {
+        let all =
+            Entry { name: String::new(), path: files.folder(bucket), before: Some(String::new()) };
+        Self { files, bucket, prefix, after, found: BinaryHeap::from([Reverse(all)]) }
+    }
+
     fn may_have(&self, folder: &str) -> bool {
         let is_wanted = folder.starts_with(self.prefix) || self.prefix.starts_with(folder);
         is_wanted && self.after.is_none_or(|after| after < folder || after.starts_with(folder))
@@ -121,64 +216,89 @@ impl List<'_> {
         name.starts_with(self.prefix) && self.after.is_none_or(|after| after < name)
     }
 
-    fn look_into(&mut self, folder: &Path, beginning: &str) -> io::Result<()> {
-        let mut all = Vec::new();
-        self.gather(folder, beginning, &mut all)?;
-        all.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        for Entry { name, path, is_folder } in all {
-            if self.found.len() >= self.most {
-                break;
-            }
-            if is_folder && self.may_have(&name) {
-                self.look_into(&path, &name)?;
-            } else if !is_folder && self.has(&name) {
-                self.add(name, &path)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Collects the entries of a folder and of subfolders that continue a part: they sort together.
-    fn gather(&self, folder: &Path, beginning: &str, all: &mut Vec<Entry>) -> io::Result<()> {
+    fn look_into(&mut self, folder: &Path, before: &str) -> io::Result<()> {
         // It may have been deleted since it was listed.
-        let Some(entries) = found(fs::read_dir(folder))? else { return Ok(()) };
-        for entry in entries {
+        for entry in found(fs::read_dir(folder))?.into_iter().flatten() {
             let entry = entry?;
-            let (path, is_folder) = (entry.path(), entry.file_type()?.is_dir());
             let name = entry.file_name();
-            let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else { continue };
-            if let Some(part) = beginning_of(name).filter(|_| is_folder) {
-                let beginning = format!("{beginning}{part}");
-                if self.may_have(&beginning) {
-                    self.gather(&path, &beginning, all)?;
-                }
-            } else if let Some(part) = part_of(name) {
-                // A folder's slash counts in the order.
-                let slash = if is_folder { "/" } else { "" };
-                all.push(Entry { name: format!("{beginning}{part}{slash}"), path, is_folder });
+            let Some(file) = name.to_str().filter(|name| !name.starts_with('.')) else { continue };
+            let entry = match entry.file_type()?.is_dir() {
+                true => folder_in(before, file).filter(|(name, _)| self.may_have(name)),
+                false => file_in(before, file).filter(|name| self.has(name)).map(|n| (n, None)),
+            };
+            if let Some((name, before)) = entry {
+                self.found.push(Reverse(Entry { name, path: folder.join(file), before }));
             }
         }
         Ok(())
     }
 
-    fn add(&mut self, name: String, path: &Path) -> io::Result<()> {
-        // A foreign file, in a folder that only looks like a continuation.
-        if self.bucket.join(path_of(&name)) != path {
-            return Ok(());
+    /// Returns what a list says of a file; `None` if it is gone or no object.
+    fn listed(&self, name: String, path: &Path) -> io::Result<Option<Listed>> {
+        let own = self.files.path(self.bucket, &name);
+        if own != path {
+            let is_plain = self.files.plain_path(self.bucket, &name) == path;
+            // A foreign file, in a folder that only looks like a continuation, or a second copy.
+            if !is_plain || own.try_exists()? {
+                return Ok(None);
+            }
         }
-        let Some(about) = found(fs::metadata(path))? else { return Ok(()) };
+        let Some(about) = found(fs::metadata(path))? else { return Ok(None) };
         let written = about.modified()?.duration_since(SystemTime::UNIX_EPOCH);
         let seconds = written.unwrap_or_default().as_secs();
         let millis = i64::try_from(seconds).unwrap_or(0).saturating_mul(1_000);
         let written_at = Timestamp::from_millis(millis);
-        self.found.push(Listed { name, bytes: about.len(), written_at });
-        Ok(())
+        Ok(Some(Listed { name, bytes: about.len(), written_at }))
     }
+}
+
+impl Iterator for List<'_> {
+    type Item = io::Result<Listed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let Reverse(Entry { name, path, before }) = self.found.pop()?;
+            let listed = match before {
+                Some(before) => self.look_into(&path, &before).map(|()| None),
+                None => self.listed(name, &path),
+            };
+            if let Some(listed) = listed.transpose() {
+                return Some(listed);
+            }
+        }
+    }
+}
+
+/// Returns with what all names in a folder begin, and what is before the names of its entries.
+fn folder_in(before: &str, folder: &str) -> Option<(String, Option<String>)> {
+    if let Some(part) = beginning_of(folder) {
+        let beginning = format!("{before}{part}");
+        return Some((beginning.clone(), Some(beginning)));
+    }
+    let name = format!("{before}{}", part_of(folder)?);
+    let before = format!("{name}/");
+    Some((name, Some(before)))
+}
+
+/// Returns the name of a file in a folder.
+fn file_in(before: &str, file: &str) -> Option<String> {
+    let part = part_of(file)?;
+    let above = spread_by(&part).and_then(|first| before.strip_suffix('/')?.strip_suffix(first));
+    let above = above.filter(|above| above.is_empty() || above.ends_with('/'));
+    Some(format!("{}{part}", above.unwrap_or(before)))
+}
+
+/// Returns the folder among the 256 below an hour's that has a dead letter: the first two digits of its id,
+/// which is a hash. `None` for another file.
+fn spread_by(part: &str) -> Option<&str> {
+    let id = part.strip_suffix(".json").filter(|id| id.len() == ID_LENGTH)?;
+    Uuid::try_parse(id).ok()?;
+    id.get(..2)
 }
 
 /// Returns the path of an S3 name below its folder, with a file name for each part. Characters that
 /// would lead out of the folder or hide the file are percent-encoded.
-pub(super) fn path_of(name: &str) -> PathBuf {
+fn path_of(name: &str) -> PathBuf {
     name.split('/').flat_map(file_names).collect()
 }
 
@@ -231,7 +351,7 @@ fn decoded(name: &str) -> Option<String> {
 }
 
 /// Turns a missing file or folder into `None`.
-pub(super) fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -247,6 +367,27 @@ fn system_time(at: Timestamp) -> SystemTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_reads_no_folder_behind_it() {
+        let root = tempfile::tempdir().expect("a folder");
+        let files = Files { root: root.path().to_owned(), is_synced: false };
+        let name = |number: u128| format!("T/S/8/{}.json", Uuid::from_u128(number << 112));
+        for number in 0..=u16::MAX {
+            if number % 32 == 0 {
+                let path = files.path("b", &name(number.into()));
+                fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+                fs::write(path, "[]").expect("written");
+            }
+        }
+        let after = name(0x8000);
+        let mut list = List::of(&files, "b", "T/S/", Some(&after));
+        let page: Vec<_> = list.by_ref().take(20).map(|one| one.expect("listed").name).collect();
+        let want: Vec<_> = (1..=20).map(|number| name(0x8000 + number * 32)).collect();
+        assert_eq!(page, want);
+        // The rest of three folders with 8 files each, and the 125 behind them, unread.
+        assert_eq!(list.found.len(), 3 + 125, "of {} files", list.count());
+    }
 
     #[test]
     fn every_name_has_a_path_below_its_folder_and_is_found_by_it() {

@@ -26,6 +26,10 @@ impl Shelf {
         self.buckets.insert(bucket.to_owned());
     }
 
+    pub(super) fn buckets(&self) -> Vec<String> {
+        self.buckets.iter().cloned().collect()
+    }
+
     pub(super) fn has(&self, bucket: &str) -> bool {
         self.buckets.contains(bucket)
     }

@@ -1,6 +1,6 @@
 //! Dead letters, payloads, and removal by age.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use gridpost_core::{
     delivery::dead_letter::{Labels, Origin},
@@ -155,6 +155,85 @@ async fn dead_letters_are_files_that_anybody_can_open() {
     assert_eq!(got, Some((b"[2]".to_vec(), None)));
     assert_eq!(letters.get(BUCKET, "T/S/a.json").await.expect("readable"), None);
     assert!(!has_unfinished(&folder), "what was written is whole");
+}
+
+/// The name of a dead letter as the pipeline writes it, in one hour.
+fn letter(number: u128) -> String {
+    // Spread as a hash is.
+    let id = Uuid::from_u128(number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
+    format!("T/S/1970/1/1/0/{id}.json")
+}
+
+#[tokio::test]
+async fn no_folder_has_all_dead_letters_of_an_hour() {
+    let fixture = Fixture::on_disk();
+    let letters = fixture.stores.letters();
+    letters.create(BUCKET).await.expect("made");
+    let mut all: Vec<_> = (0..3_000).map(letter).collect();
+    for name in &all {
+        letters.put(BUCKET, name, &origin().labels(), b"[]".to_vec()).await.expect("stored");
+    }
+    let hour = letters.folder().expect("a folder").join(BUCKET).join("T/S/1970/1/1/0");
+    let most = fs::read_dir(&hour).expect("a folder").map(|folder| {
+        let folder = folder.expect("an entry").path();
+        fs::read_dir(folder).expect("a folder").count()
+    });
+    let folders: Vec<_> = most.collect();
+    assert!(folders.len() <= 256 && *folders.iter().max().expect("one") < 40, "{folders:?}");
+    // One that was copied to where its key says, and one that is in both places.
+    for number in [0, 5_000] {
+        fs::write(hour.join(letter(number).rsplit('/').next().expect("a name")), "[1]")
+            .expect("written");
+    }
+    all.push(letter(5_000));
+    all.sort_unstable();
+    let mut listed: Vec<String> = Vec::new();
+    loop {
+        let page = names(&letters, "T/S/", listed.last().map(String::as_str)).await;
+        if page.is_empty() {
+            break;
+        }
+        listed.extend(page);
+    }
+    assert_eq!(listed, all);
+    let body = async |number| letters.get(BUCKET, &letter(number)).await.expect("readable");
+    assert_eq!(body(0).await, Some((b"[]".to_vec(), Some(origin()))), "ours before a copy");
+    assert_eq!(body(5_000).await, Some((b"[1]".to_vec(), None)));
+    for name in &all {
+        letters.delete(BUCKET, name).await.expect("deleted");
+    }
+    assert_eq!((body(0).await, body(5_000).await), (None, None));
+    let bucket = letters.folder().expect("a folder").join(BUCKET);
+    assert_eq!(fs::read_dir(bucket).expect("it stays").count(), 0, "empty folders are gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_dead_letters_and_labels_without_a_file_are_removed() {
+    for fixture in Fixture::both() {
+        let letters = fixture.stores.letters();
+        letters.create(BUCKET).await.expect("made");
+        let put = async |name: &str| {
+            letters.put(BUCKET, name, &origin().labels(), b"[]".to_vec()).await.expect("stored");
+        };
+        put(&letter(1)).await;
+        put("by-hand.json").await;
+        fixture.clock.pass_s(2 * DAY_S);
+        put(&letter(2)).await;
+        letters.sweep(None).await.expect("swept");
+        assert_eq!(names(&letters, "", None).await.len(), 3, "kept without a retention");
+        letters.sweep(Some(Duration::from_secs(2 * DAY_S))).await.expect("swept");
+        assert_eq!(names(&letters, "", None).await.len(), 3, "not older yet");
+        letters.sweep(Some(Duration::from_secs(2 * DAY_S - 1))).await.expect("swept");
+        assert_eq!(names(&letters, "", None).await, [letter(2)]);
+        let Some(folder) = letters.folder() else { continue };
+        assert_eq!(fixture.rows_of("labels"), 1);
+        fs::remove_dir_all(folder.join(BUCKET).join("T")).expect("removed by hand");
+        letters.sweep(None).await.expect("swept");
+        assert_eq!(fixture.rows_of("labels"), 1, "its file might still be written");
+        fixture.clock.pass_s(2 * DAY_S);
+        letters.sweep(None).await.expect("swept");
+        assert_eq!(fixture.rows_of("labels"), 0);
+    }
 }
 
 #[tokio::test]
