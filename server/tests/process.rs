@@ -23,6 +23,7 @@ use gridpost_core::time::Timestamp;
 use gridpost_ports::Clock;
 use gridpost_runtime::system::SystemClock;
 use gridpost_server::{DEAD_LETTER_BUCKET, Dev, Options};
+use gridpost_testkit::server::{self as endpoint, consent};
 use process::{
     issuer::{CLIENT, Issuer},
     receiver::Receiver,
@@ -118,6 +119,34 @@ async fn an_event_is_delivered_retried_and_dead_lettered() {
     }
     // Settled deliveries are not attempted again.
     assert_eq!((receiver.seen("fine").len(), receiver.seen("bad").len()), (1, 1));
+    fixture.dev.stop().await;
+}
+
+/// Most of what waits for an endpoint that hangs was never attempted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_health_counts_all_that_waits() {
+    const EVENTS: u64 = 1_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let fixture = Fixture::start(Some(folder.path())).await;
+    let hanging = endpoint::Server::start(|parts, body| async move {
+        match consent(&parts, &body) {
+            None => std::future::pending().await,
+            consent => consent,
+        }
+    });
+    let hanging = hanging.await.expect("a port");
+    fixture.subscribe("hangs", &hanging.url(), DEAD_LETTER_BUCKET).await;
+    for hundred in 0..EVENTS / 100 {
+        let events =
+            (0..100).map(|number| event("hangs", &format!("h-{hundred}-{number}"))[0].take());
+        fixture.publish_all(&events.collect()).await;
+    }
+    let health = fixture.get("/topics/orders/eventSubscriptions/hangs/health").await;
+    assert_eq!(health["waitingEvents"], EVENTS, "{health}");
+    let failed = health["waitingDeliveries"]["count"].as_u64().expect("a count");
+    assert!(failed < EVENTS / 2, "{health}");
+    let healths = fixture.get("/topics/orders/healths").await;
+    assert_eq!(healths["value"][0]["health"]["waitingEvents"], EVENTS, "{healths}");
     fixture.dev.stop().await;
 }
 

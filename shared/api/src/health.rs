@@ -53,6 +53,9 @@ pub struct Health {
     pub slow: Option<SlowEndpoint>,
     pub pause: Option<Pause>,
     pub validation: Option<AwaitedValidation>,
+    /// Events that were matched or redriven and have not ended, attempted or not. Absent where the journal does
+    /// not say that at once, as on AWS.
+    pub waiting_events: Option<u64>,
     /// Deliveries that have failed and not ended. Those that never were attempted are not counted.
     pub waiting_deliveries: WaitingDeliveries,
 }

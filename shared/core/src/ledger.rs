@@ -109,6 +109,17 @@ pub enum Counted {
     Failed(Outcome),
 }
 
+impl Counted {
+    /// Returns by how much one event that is counted as that changes how many wait: 1, -1 or 0.
+    pub fn waiting_change(&self) -> i64 {
+        match self {
+            Self::Matched | Self::Redriven => 1,
+            Self::Delivered { .. } | Self::DeadLettered(_) | Self::Dropped(_) => -1,
+            Self::Accepted | Self::Unmatched | Self::Failed(_) => 0,
+        }
+    }
+}
+
 /// Writes a word, with the details behind a slash: `delivered/50`, the bucket of a latency.
 impl fmt::Display for Counted {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use gridpost_core::journal::{Answer, Count, Entry, Question};
+use gridpost_core::{
+    journal::{Answer, Count, Entry, Question},
+    subscription::SubscriptionKey,
+};
 use gridpost_ports::{
     Clock, Journal, JournalError, JournalReader, JournalReply, PortError, Progress, Reads,
 };
@@ -88,6 +91,12 @@ impl JournalReader for JournalStore {
             next: page.next.map(|place| place.to_string()),
         };
         Ok(JournalReply { reads: Reads::default(), progress: Progress::Answered(answer) })
+    }
+
+    async fn waiting(&self, of: &[SubscriptionKey]) -> Result<Option<Vec<u64>>, PortError> {
+        let of = of.to_vec();
+        let work = move |connection: &_| answers::waiting(connection, &of);
+        Ok(Some(self.database.read_much("journal: reading", work).await?))
     }
 }
 

@@ -162,6 +162,15 @@ CREATE TABLE counts (
 
 CREATE TABLE recent_counts (id INTEGER PRIMARY KEY, sums TEXT NOT NULL);
 
+-- Events that were matched or redriven and have not ended, by hour of publish. Like counts they lack recent
+-- ones. Without a row: none. Less than none where repeated work has counted ends again.
+CREATE TABLE waiting_events (
+    owner INTEGER NOT NULL,
+    hour INTEGER NOT NULL,
+    events INTEGER NOT NULL,
+    PRIMARY KEY (owner, hour)
+) WITHOUT ROWID;
+
 -- Counts of work that may be repeated.
 CREATE TABLE counted_once (
     id INTEGER PRIMARY KEY,

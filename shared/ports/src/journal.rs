@@ -1,7 +1,10 @@
 //! The journal: entries and counts go in, answers to questions come out.
 
 use async_trait::async_trait;
-use gridpost_core::journal::{Answer, Count, Entry, EntryKind, Question};
+use gridpost_core::{
+    journal::{Answer, Count, Entry, EntryKind, Question},
+    subscription::SubscriptionKey,
+};
 use tracing::field::display;
 use uuid::Uuid;
 
@@ -48,6 +51,12 @@ pub trait JournalReader: Send + Sync {
         page: Option<&str>,
         max_dollars: Option<f64>,
     ) -> Result<JournalReply, JournalError>;
+
+    /// Counts the events of each of these event subscriptions that were matched or redriven and have not ended,
+    /// attempted or not. Returns `None` where that takes long, or costs.
+    async fn waiting(&self, _of: &[SubscriptionKey]) -> Result<Option<Vec<u64>>, PortError> {
+        Ok(None)
+    }
 }
 
 /// The reply to a question.

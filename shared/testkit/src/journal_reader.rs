@@ -10,9 +10,10 @@ use gridpost_core::{
     },
     ledger::Ledger,
     name::is_same,
+    subscription::SubscriptionKey,
     time::Timestamp,
 };
-use gridpost_ports::{JournalError, JournalReader, JournalReply, Progress, Reads};
+use gridpost_ports::{JournalError, JournalReader, JournalReply, PortError, Progress, Reads};
 
 /// A journal in memory.
 #[derive(Debug, Default)]
@@ -45,6 +46,8 @@ pub struct JournalSettings {
     pub lacks_first_successes: bool,
     /// A page of a series has one step.
     pub gives_single_steps: bool,
+    /// It says how many events wait.
+    pub counts_waiting: bool,
 }
 
 impl FakeJournal {
@@ -196,5 +199,21 @@ impl JournalReader for FakeJournal {
             lacks_first_successes: settings.lacks_first_successes,
             next,
         }))
+    }
+
+    async fn waiting(&self, of: &[SubscriptionKey]) -> Result<Option<Vec<u64>>, PortError> {
+        if !self.settings.lock().expect("no panic").counts_waiting {
+            return Ok(None);
+        }
+        let counts = self.counts.lock().expect("no panic");
+        let waiting = |key: &SubscriptionKey| {
+            let own = Owner::Subscription(key.clone());
+            let counts = counts.iter().filter(|(_, count)| count.owner == own);
+            let changes = counts.map(|(_, count)| {
+                count.counted.waiting_change() * i64::try_from(count.events).expect("few")
+            });
+            u64::try_from(changes.sum::<i64>()).unwrap_or(0)
+        };
+        Ok(Some(of.iter().map(waiting).collect()))
     }
 }

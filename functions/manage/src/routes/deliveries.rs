@@ -46,7 +46,7 @@ pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
 /// The most deliveries that one request counts. `nextLink` counts the rest.
 const TALLIED_MAX: usize = 10_000;
 
-/// How many of them there are, by the hour of their publish
+/// How many have failed and not ended, by the hour of their publish
 #[utoipa::path(
     get,
     path = "/topics/{topic}/eventSubscriptions/{name}/deliveries:count",

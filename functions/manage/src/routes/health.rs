@@ -1,5 +1,7 @@
 //! Shows, lists and resets the health of endpoints.
 
+use std::slice;
+
 use futures::future::try_join_all;
 use gridpost_api::{
     health::{
@@ -81,7 +83,20 @@ async fn answer(
     health: &Health,
 ) -> Answer {
     let waiting = waiting(context, subscription).await?;
-    Ok(Reply::ok(document(topic, subscription, health, waiting, context.clock.now())))
+    let mut health = document(topic, subscription, health, waiting, context.clock.now());
+    let events = context.journal_reader.waiting(slice::from_ref(&subscription.key)).await?;
+    set_waiting_events([&mut health], events);
+    Ok(Reply::ok(health))
+}
+
+/// Sets how many events wait. What has failed may be in the ledger no more.
+fn set_waiting_events<'h>(
+    healths: impl IntoIterator<Item = &'h mut health::Health>,
+    events: Option<Vec<u64>>,
+) {
+    for (health, events) in healths.into_iter().zip(events.into_iter().flatten()) {
+        health.waiting_events = Some(events.max(health.waiting_deliveries.count as u64));
+    }
 }
 
 /// Counts waiting deliveries. Most event subscriptions have none, which one read shows.
@@ -118,6 +133,9 @@ pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
         let each = together.iter().map(|one| named(context, &topic, one));
         found.extend(try_join_all(each).await?);
     }
+    let keys: Vec<_> = some[..found.len()].iter().map(|one| one.key.clone()).collect();
+    let events = context.journal_reader.waiting(&keys).await?;
+    set_waiting_events(found.iter_mut().map(|one| &mut one.health), events);
     // One more, a placeholder, says that there is a next page.
     found.extend(found.last().cloned().filter(|_| some.len() > page.most()));
     let names = some.iter().map(|one| one.key.name.as_str());
@@ -187,6 +205,7 @@ fn document(
         }),
         pause: subscription.pauses.current(now).map(Into::into),
         validation: subscription::validation(subscription),
+        waiting_events: None,
         waiting_deliveries,
     }
 }

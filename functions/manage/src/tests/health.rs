@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gridpost_core::{
     delivery::state::{DeliveryState, DeliveryStatus},
+    journal::{Count, Counted, Owner},
     retry::{
         attempts::Attempts,
         health::{Delayed, Health, Probe, Row},
@@ -11,6 +12,7 @@ use gridpost_core::{
     },
     time::Timestamp,
 };
+use gridpost_testkit::journal_reader::JournalSettings;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -94,6 +96,32 @@ async fn a_health_says_why_and_until_when() {
     want["nextProbe"]["delivery"] = json!(Uuid::from_u128(1));
     assert_eq!(body(&fixture.call(SHOW).await), &want);
     super::openapi::assert_valid("Health", &want);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_that_waits_is_counted_where_the_journal_says_it_at_once() {
+    let fixture = Fixture::with_subscription().await;
+    let count = |counted| {
+        let owner = Owner::Subscription(key("demo", "s-1"));
+        fixture
+            .journal
+            .count(NOW, Count { owner, publish_time: NOW, counted, events: 1_000, once: None });
+    };
+    count(Counted::Matched);
+    let list = "GET /topics/demo/healths";
+    let waiting = async || {
+        let (one, all) = (fixture.call(SHOW).await, fixture.call(list).await);
+        assert_eq!(&body(&all)["value"][0]["health"], body(&one));
+        super::openapi::assert_valid("Health", body(&one));
+        body(&one).get("waitingEvents").cloned()
+    };
+    assert_eq!(waiting().await, None, "as on AWS");
+    let settings = JournalSettings { counts_waiting: true, ..JournalSettings::default() };
+    fixture.journal.set(settings);
+    assert_eq!(waiting().await, Some(json!(1_000)));
+    count(Counted::Dropped("x".to_owned()));
+    [1, 2].into_iter().for_each(|id| fixture.put_state(super::deliveries::waiting(&fixture, id)));
+    assert_eq!(waiting().await, Some(json!(2)), "never less than have failed");
 }
 
 #[tokio::test(start_paused = true)]

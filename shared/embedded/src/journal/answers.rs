@@ -8,6 +8,7 @@ use gridpost_core::{
         Series as Flows, SeriesQuestion, Step,
     },
     ledger::Ledger,
+    subscription::SubscriptionKey,
     time::Timestamp,
 };
 use rusqlite::{Connection, Row};
@@ -43,6 +44,14 @@ pub(crate) fn page(
         Question::Ledger(question) => ledger(connection, question, place),
         Question::Series(question) => series(connection, question, place),
     }
+}
+
+/// Returns how many events of each event subscription wait, as of one commit.
+pub(crate) fn waiting(
+    connection: &Connection,
+    of: &[SubscriptionKey],
+) -> rusqlite::Result<Vec<u64>> {
+    counts::waiting(&*connection.unchecked_transaction()?, of)
 }
 
 /// Conditions that entries meet.

@@ -4,16 +4,17 @@
 //! series, together.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashSet, btree_map::Entry},
     ops::Range,
     time::Duration,
 };
 
 use gridpost_core::{
     journal::{Count, Counted},
+    subscription::SubscriptionKey,
     time::Timestamp,
 };
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 use uuid::Uuid;
 
 use super::words::{Numbers, owner_text};
@@ -215,6 +216,13 @@ impl Sums {
     }
 
     fn add_to_series(self, connection: &Connection) -> rusqlite::Result<usize> {
+        for ((owner, hour), change) in self.waiting_changes(connection)? {
+            let add = "INSERT INTO waiting_events (owner, hour, events) VALUES (?1, ?2, ?3) \
+                       ON CONFLICT DO UPDATE SET events = events + excluded.events";
+            connection.prepare_cached(add)?.execute((owner, hour, change))?;
+            let delete = "DELETE FROM waiting_events WHERE owner = ?1 AND hour = ?2 AND events = 0";
+            connection.prepare_cached(delete)?.execute((owner, hour))?;
+        }
         let mut steps = BTreeMap::<_, i64>::new();
         for (key, events) in self.sums {
             for series in Series::ALL {
@@ -236,6 +244,52 @@ impl Sums {
         }
         Ok(written)
     }
+}
+
+impl Sums {
+    /// Returns by how much they change what waits, by owner and hour of publish.
+    fn waiting_changes(
+        &self,
+        connection: &Connection,
+    ) -> rusqlite::Result<BTreeMap<(i64, i64), i64>> {
+        let mut select = connection.prepare_cached("SELECT text FROM words WHERE number = ?1")?;
+        let (mut each, mut changes) = (BTreeMap::new(), BTreeMap::<_, i64>::new());
+        for (key, events) in &self.sums {
+            let Some(hour) = key.publish_hour else { continue };
+            if let Entry::Vacant(entry) = each.entry(key.counted) {
+                let text: String = select.query_row([key.counted], |row| row.get(0))?;
+                // Another version may count more.
+                entry.insert(text.parse().map_or(0, |counted: Counted| counted.waiting_change()));
+            }
+            let change = changes.entry((key.owner, hour)).or_default();
+            *change = change.saturating_add(each[&key.counted].saturating_mul(*events));
+        }
+        changes.retain(|_, change| *change != 0);
+        Ok(changes)
+    }
+}
+
+/// Returns how many events of each event subscription were matched or redriven and have not ended. An hour in which
+/// more ended makes up for no other.
+pub(super) fn waiting(
+    connection: &Connection,
+    of: &[SubscriptionKey],
+) -> rusqlite::Result<Vec<u64>> {
+    let recent = Sums::recent(connection)?.waiting_changes(connection)?;
+    let mut find = connection.prepare_cached("SELECT number FROM words WHERE text = ?1")?;
+    let select = "SELECT hour, events FROM waiting_events WHERE owner = ?1";
+    let mut select = connection.prepare_cached(select)?;
+    let waiting = |key: &SubscriptionKey| {
+        let owner = find.query_row([key.to_string()], |row| row.get::<_, i64>(0)).optional()?;
+        let Some(owner) = owner else { return Ok(0) };
+        let hours = select.query_map([owner], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let mut hours: BTreeMap<i64, i64> = hours.collect::<rusqlite::Result<_>>()?;
+        for ((_, hour), change) in recent.range((owner, i64::MIN)..=(owner, i64::MAX)) {
+            *hours.entry(*hour).or_default() += change;
+        }
+        Ok(hours.into_values().filter_map(|events| u64::try_from(events).ok()).sum())
+    };
+    of.iter().map(waiting).collect()
 }
 
 /// Reads sums of some steps: the step's beginning, owner, what is counted, events. `None` for all owners.

@@ -157,6 +157,12 @@ impl Retention {
             set_note(connection, SUMS, self.sums)?;
             self.sums_noted = self.sums;
         }
+        if is_due {
+            // However little room there is: what waits is not history.
+            let delete = "DELETE FROM waiting_events WHERE hour < ?1";
+            let hour = before(now, SUMS_KEPT_FOR).as_millis().div_euclid(3_600_000);
+            connection.prepare_cached(delete)?.execute([hour])?;
+        }
         let has_no_room = is_over && oldest.is_none() && removed == 0;
         if is_due || has_no_room {
             let has_more = self.remove_sums(connection, has_no_room, now)? || removed > 0;

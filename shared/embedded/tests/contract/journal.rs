@@ -9,13 +9,14 @@ use gridpost_core::{
         Series, Step,
     },
     ledger::Ledger,
+    retry::outcome::Outcome,
     subscription::SubscriptionKey,
     time::Timestamp,
 };
 use gridpost_embedded::Embedded;
 use gridpost_ports::{
-    Clock, DeliveryStates, Journal, Outgoing, ParkingLot, QueueReceiver, QueueSender, Saved,
-    WakeCursor,
+    Clock, DeliveryStates, Journal, JournalReader, Outgoing, ParkingLot, QueueReceiver,
+    QueueSender, Saved, WakeCursor,
 };
 use gridpost_testkit::contract::{
     self,
@@ -124,6 +125,58 @@ async fn recent_counts_are_few() {
     }
     let bytes = fixture.number("SELECT coalesce(sum(length(sums)), 0) FROM recent_counts");
     assert!(bytes < 250_000, "{bytes}");
+}
+
+#[tokio::test]
+async fn what_waits_is_what_has_matched_and_not_ended() {
+    let mut fixture = Fixture::on_disk().set(|options| options.journal_bytes_max = Some(0)).await;
+    let end = Counted::Delivered { took: Duration::from_secs(1) };
+    let at = |hour: i64| Timestamp::from_millis(hour * 3_600_000);
+    let count = |counted: &Counted, hour, events| Count {
+        counted: counted.clone(),
+        publish_time: at(hour),
+        ..matched(events)
+    };
+    let other = SubscriptionKey { name: "other".to_owned(), ..contract::key() };
+    let waiting = async |fixture: &Fixture| {
+        let of = [contract::key(), other.clone()];
+        fixture.stores.journal().waiting(&of).await.expect("read").expect("known at once")
+    };
+    let write = async |fixture: &Fixture, counts| {
+        fixture.stores.journal().write(counts).await.expect("written");
+    };
+    write(&fixture, vec![matched(1_000)]).await;
+    assert_eq!(waiting(&fixture).await, [1_000, 0]);
+    let ends = [&end, &Counted::Dropped("x".to_owned()), &Counted::DeadLettered("x".to_owned())];
+    write(&fixture, ends.map(|ended| count(ended, 0, 100)).to_vec()).await;
+    write(&fixture, vec![count(&Counted::Redriven, -5, 50)]).await;
+    // Repeated work ends more than there was.
+    write(&fixture, vec![count(&end, -9, 200)]).await;
+    assert_eq!(waiting(&fixture).await, [750, 0]);
+    // Recent counts are added to the others.
+    for _ in 0..300 {
+        write(&fixture, vec![count(&Counted::Accepted, 0, 1), matched(1)]).await;
+    }
+    assert!(fixture.rows_of("waiting_events") > 0);
+    assert_eq!(waiting(&fixture).await, [1_050, 0]);
+    // History makes room.
+    for _ in 0..9 {
+        fixture.clock.pass_s(3_600);
+        commit(&fixture.stores).await;
+    }
+    assert_eq!(fixture.number("SELECT count(*) FROM counts WHERE series = 0"), 0);
+    assert_eq!(waiting(&fixture).await, [1_050, 0]);
+    fixture = fixture.again().await;
+    assert_eq!(waiting(&fixture).await, [1_050, 0]);
+    write(&fixture, vec![count(&end, 0, 1_000), count(&end, -5, 50)]).await;
+    for _ in 0..300 {
+        write(&fixture, vec![count(&Counted::Failed(Outcome::Busy), 0, 1)]).await;
+    }
+    assert_eq!(waiting(&fixture).await, [0, 0]);
+    assert_eq!(fixture.rows_of("waiting_events"), 1, "what was counted too often alone");
+    fixture.clock.pass_s(91 * 24 * 3_600);
+    commit(&fixture.stores).await;
+    assert_eq!(fixture.rows_of("waiting_events"), 0);
 }
 
 #[tokio::test]
