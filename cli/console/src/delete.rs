@@ -103,7 +103,10 @@ fn waits(healths: Result<&[Health], &anyhow::Error>) -> Markup {
             Ok(all) => {
                 @let is_whole = all.iter().all(|health| health.waiting_deliveries.is_complete);
                 @let sum = all.iter().map(|health| health.waiting_deliveries.count as u64).sum();
-                @if all.iter().any(subscription::holds_back) {
+                @let events: Option<u64> = all.iter().map(|health| health.waiting_events).sum();
+                @if let Some(events) = events {
+                    p { "Events that wait: " strong { (number(events)) } "." }
+                } @else if all.iter().any(subscription::holds_back) {
                     p { "Deliveries are held back before their first attempt, too, and are not counted here. " }
                 }
                 p { "Deliveries that have failed and wait: "
@@ -173,6 +176,10 @@ mod tests {
         let held = health(&json!({"newEvents": "Held"}));
         let shown = waits(Ok(&[waiting(2, true), held])).into_string();
         assert!(shown.contains("held back before their first attempt"), "{shown}");
+        let known = health(&json!({"newEvents": "Held", "waitingEvents": 1_000}));
+        let shown = waits(Ok(&[known])).into_string();
+        assert!(shown.contains("wait: <strong>1\u{202f}000</strong>"), "{shown}");
+        assert!(!shown.contains("held back"), "{shown}");
         let refused = gridpost_ops::failure::Refusal::from_answer(403, "{}").into();
         let shown = waits(Err(&refused)).into_string();
         assert!(shown.contains("could not be counted") && !shown.contains("<strong>0"), "{shown}");

@@ -169,7 +169,9 @@ fn trouble(seen: &Seen, now: Timestamp) -> Markup {
     let rank = |one: &&One| {
         let order = [NewEvents::Ends, NewEvents::NotMatched, NewEvents::Held, NewEvents::Waits];
         let at = order.iter().position(|known| *known == one.health.new_events);
-        (at.unwrap_or(order.len()), std::cmp::Reverse(one.health.waiting_deliveries.count))
+        let failed = one.health.waiting_deliveries.count as u64;
+        let waiting = one.health.waiting_events.unwrap_or(failed);
+        (at.unwrap_or(order.len()), std::cmp::Reverse(waiting))
     };
     found.sort_by_key(rank);
     let rows: Vec<_> = found.iter().take(TROUBLE_MAX).map(|one| row(one, now)).collect();
@@ -208,12 +210,13 @@ fn row(one: &One, now: Timestamp) -> Vec<Markup> {
         page::time(health.since),
         page::time_or_text(&health::until(health, now)),
         html! { (effect(health)) },
-        html! { (health::waiting(&health.waiting_deliveries)) },
+        html! { (health::waiting(health)) },
     ]
 }
 
 fn counts(seen: &Seen) -> Markup {
     let waiting: usize = seen.all.iter().map(|one| one.health.waiting_deliveries.count).sum();
+    let events: Option<u64> = seen.all.iter().map(|one| one.health.waiting_events).sum();
     let is_exact = |one: &One| one.health.waiting_deliveries.is_complete;
     let more = |is_whole| if is_whole { "" } else { "more than " };
     let is_whole = seen.is_complete && seen.unread.is_empty();
@@ -224,6 +227,9 @@ fn counts(seen: &Seen) -> Markup {
             li { strong { @if seen.has_more_topics { "more than " } (number(seen.topics as u64)) }
                 a href="/topics" id="to-topics" { "topics" } }
             li { strong { (more(is_whole)) (number(seen.all.len() as u64)) } "event subscriptions" }
+            @if let Some(events) = events {
+                li { strong { (more(is_whole)) (number(events)) } "events that wait" }
+            }
             li { strong { (more(is_counted)) (number(waiting as u64)) } "deliveries that have failed and wait" }
         }
     }

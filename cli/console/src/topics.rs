@@ -167,7 +167,7 @@ fn subscriptions(
                 state(health.state),
                 why(health),
                 html! { (effect(health)) },
-                html! { (health::waiting(&health.waiting_deliveries)) },
+                html! { (health::waiting(health)) },
             ]),
         }
         cells

@@ -385,12 +385,18 @@ async fn make(
 fn consent(topic: &str, name: &str, health: &Health) -> String {
     let WaitingDeliveries { count, is_complete, .. } = health.waiting_deliveries;
     let more = if is_complete { "" } else { "more than " };
-    let deliveries =
-        if count == 1 { "1 delivery".to_owned() } else { format!("{count} deliveries") };
-    let held = if holds_back(health) { HELD_BACK } else { "" };
+    let lost = match (health.waiting_events, count) {
+        (Some(events), _) => format!("all events that wait ({events}) are lost"),
+        (None, 1) => "the events of 1 delivery that has failed and waits are lost".to_owned(),
+        (None, _) => {
+            format!("the events of {more}{count} deliveries that have failed and wait are lost")
+        }
+    };
+    let is_whole = health.waiting_events.is_some() || !holds_back(health);
+    let held = if is_whole { "" } else { HELD_BACK };
     format!(
-        "This permanently deletes the event subscription {name} of topic {topic}; the events of \
-         {more}{deliveries} that wait are lost{held}. Repeat with --yes."
+        "This permanently deletes the event subscription {name} of topic {topic}; {lost}{held}. Repeat with \
+         --yes."
     )
 }
 
@@ -425,10 +431,15 @@ mod tests {
         let told = consent("orders", "billing", &health);
         assert!(told.contains("event subscription billing of topic orders"), "{told}");
         assert!(
-            told.contains("the events of more than 20000 deliveries that wait are lost"),
+            told.contains(
+                "the events of more than 20000 deliveries that have failed and wait are lost"
+            ),
             "{told}"
         );
         assert!(told.ends_with("Repeat with --yes.") && !told.contains("held back"), "{told}");
+        let known = json!({"waitingEvents": 1_000, "newEvents": "Waits"});
+        let told = consent("orders", "billing", &self::health(&known));
+        assert!(told.contains("; all events that wait (1000) are lost. Repeat"), "{told}");
     }
 
     #[test]

@@ -133,13 +133,14 @@ impl Report {
         };
         let cause = health.cause.as_ref().map(|cause| describe_cause(cause, ""));
         let more = if health.waiting_deliveries.is_complete { "" } else { ">" };
+        let failed = format!("{more}{}", health.waiting_deliveries.count);
         [
             format!("{topic}/{name}"),
             health.state.to_string(),
             new_events.to_owned(),
             or_dash(cause),
             until(health, now),
-            format!("{more}{}", health.waiting_deliveries.count),
+            with_all(health, &failed),
         ]
     }
 }
@@ -267,7 +268,8 @@ pub fn rows(health: &Health, now: Timestamp) -> Vec<[String; 2]> {
     let times =
         [("last failure", health.last_failure_time), ("last recovery", health.recovered_time)];
     rows.extend(times.into_iter().filter_map(|(name, at)| Some(row(name, at?.to_string()))));
-    rows.push(row("waiting deliveries", waiting(&health.waiting_deliveries)));
+    rows.extend(health.waiting_events.map(|events| row("waiting events", events.to_string())));
+    rows.push(row("failed and waiting", failed(&health.waiting_deliveries)));
     rows
 }
 
@@ -316,8 +318,21 @@ fn describe_slow(slow: SlowEndpoint) -> String {
     format!("{} requests under way{}", slow.requests_under_way, most.unwrap_or_default())
 }
 
-/// Describes how many deliveries wait, and since when.
-pub fn waiting(waiting: &WaitingDeliveries) -> String {
+/// Describes how many events wait, and how many deliveries have failed and wait, since when.
+pub fn waiting(health: &Health) -> String {
+    with_all(health, &failed(&health.waiting_deliveries))
+}
+
+/// Says how much waits in all, if that is known, besides how much has failed.
+fn with_all(health: &Health, failed: &str) -> String {
+    match health.waiting_events {
+        Some(0) => "0".to_owned(),
+        Some(events) => format!("{events} (failed: {failed})"),
+        None => format!("failed: {failed}"),
+    }
+}
+
+fn failed(waiting: &WaitingDeliveries) -> String {
     let WaitingDeliveries { count, is_complete, oldest_publish_time } = *waiting;
     let more = if is_complete { "" } else { "more than " };
     match oldest_publish_time {
@@ -396,14 +411,19 @@ mod tests {
     fn what_is_in_trouble_stands_first() {
         let one = |name: &str, state: &str, effect: &str| {
             let waiting = json!({"count": 3, "isComplete": name == "a"});
-            let patch = json!({"state": state, "newEvents": effect, "waitingDeliveries": waiting});
+            let mut patch =
+                json!({"state": state, "newEvents": effect, "waitingDeliveries": waiting});
+            if name == "b" {
+                patch["waitingEvents"] = json!(1_000);
+            }
             report(name, &patch)
         };
         let mut all = [one("a", "Healthy", "Attempted"), one("b", "Probation", "Ends")];
         let text = table(&all, NOW);
         let rows: Vec<_> = text.lines().collect();
         assert!(rows[1].starts_with("t/b") && rows[1].contains("END AT ONCE"), "{text}");
-        assert!(rows[1].ends_with(">3") && rows[2].starts_with("t/a"), "{text}");
+        assert!(rows[1].ends_with("  1000 (failed: >3)"), "{text}");
+        assert!(rows[2].starts_with("t/a") && rows[2].ends_with("  failed: 3"), "{text}");
         assert_eq!(json(document(&all))["value"][1]["health"]["state"], "Probation");
         let slow = report("z", &json!({"slow": {"requestsUnderWay": 7}}));
         let text = table(&[one("a", "Healthy", "Attempted"), slow], NOW);
@@ -424,7 +444,8 @@ mod tests {
         let rows: Vec<_> = text.lines().collect();
         assert!(rows[0].ends_with("P50       P95       P99"), "{text}");
         assert!(
-            rows[1].ends_with("3        5              7     <= 50 ms  <= 50 ms  <= 50 ms"),
+            rows[1].contains("  failed: 3")
+                && rows[1].ends_with("  5              7     <= 50 ms  <= 50 ms  <= 50 ms"),
             "{text}"
         );
         assert!(rows[2].ends_with("0              0     -         -         -"), "{text}");
@@ -452,11 +473,15 @@ mod tests {
             "end at once",
             "Unauthorized (HTTP 401)",
             "due after 2026-11-21T11",
-            "more than 20000, the oldest published at 2026-11-21T12",
+            "failed and waiting  more than 20000, the oldest published at 2026-11-21T12",
         ] {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
-        assert!(!text.contains("probation  ") && !text.contains("slow"), "{text}");
+        for part in ["probation  ", "slow", "waiting events"] {
+            assert!(!text.contains(part), "{part} is in\n{text}");
+        }
+        let text = describe(&json!({"waitingEvents": 7}));
+        assert!(text.contains("waiting events      7\nfailed and waiting  0"), "{text}");
         let ends = json!({"state": "DelayedDelivery", "newEvents": "Ends"});
         assert!(describe(&ends).contains("while the probation lasts"));
         let text = describe(&json!({
