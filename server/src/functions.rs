@@ -90,7 +90,7 @@ pub(crate) async fn sweep_letters_each_hour(
                 "old dead letters were not removed; the next hour makes up for it"
             );
         }
-        process.clock.sleep_until(process.clock.after(HOUR)).await;
+        process.clock.sleep_until(process.clock.now() + HOUR).await;
     };
     stopping.unless(sweep()).await;
 }

@@ -122,6 +122,26 @@ async fn an_event_is_delivered_retried_and_dead_lettered() {
     fixture.dev.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_goes_after_its_retention() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fixture = Fixture::of(Options {
+        data: Some(folder.path().to_owned()),
+        dead_letter_retention: Some(Duration::from_secs(60 * 60)),
+        ..Options::default()
+    });
+    let (fixture, receiver) = (fixture.await, Receiver::start().await);
+    receiver.script("bad", &[400]);
+    fixture.subscribe("bad", &receiver.named("bad"), DEAD_LETTER_BUCKET).await;
+    fixture.publish("bad", "bad-1").await;
+    fixture.counted("bad", "deadLettered").await;
+    let bucket = bucket(folder.path());
+    until("an empty bucket", async || letters(&bucket).is_empty().then_some(())).await;
+    let left = fs::read_dir(bucket).expect("the bucket stays").count();
+    assert_eq!(left, 0, "nor are empty folders left");
+    fixture.dev.stop().await;
+}
+
 /// Most of what waits for an endpoint that hangs was never attempted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_health_counts_all_that_waits() {
