@@ -131,28 +131,27 @@ impl Letters {
     /// Removes the dead letters of a bucket that were written before then.
     async fn remove_older(&self, bucket: &str, then: Timestamp) -> Result<(), PortError> {
         let failed = |error| PortError::new(SWEEPING, error);
-        let (mut after, mut objects) = (None, 0);
+        let mut after = None;
         loop {
             let page = self.list(bucket, "", after.as_deref()).await.map_err(failed)?;
-            let Some(last) = page.last() else { break };
+            let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.name.clone());
-            let older = page.iter().filter(|object| object.written_at < then);
-            for object in older {
-                self.delete(bucket, &object.name).await.map_err(failed)?;
+            let (mut objects, mut result) = (0, Ok(()));
+            for object in page.iter().filter(|object| object.written_at < then) {
+                result = self.delete(bucket, &object.name).await.map_err(failed);
+                if result.is_err() {
+                    break;
+                }
                 objects += 1;
             }
+            if objects > 0 {
+                let before = then.to_iso_8601();
+                let reason = "dead-letter-retention";
+                tracing::info!(bucket, objects, before, reason, "dead letters removed");
+            }
+            result?;
             sleep(PAUSE).await;
         }
-        if objects > 0 {
-            let before = then.to_iso_8601();
-            tracing::info!(
-                bucket,
-                objects,
-                before,
-                "dead letters removed by dead-letter-retention"
-            );
-        }
-        Ok(())
     }
 
     /// Removes labels that were written before then and whose file is gone.
