@@ -1,4 +1,4 @@
--- The tables of form 4. What is a document is JSON, as DynamoDB has it on AWS.
+-- The tables of form 5. What is a document is JSON, as DynamoDB has it on AWS.
 
 -- A name with a number or a text: the number of its latest opening, the time, how far wake has come.
 CREATE TABLE notes (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -181,4 +181,4 @@ CREATE TABLE counted_once (
     UNIQUE (work, owner, counted)
 );
 
-PRAGMA user_version = 4;
+PRAGMA user_version = 5;
