@@ -7,6 +7,7 @@
 
 use std::{
     convert::Infallible,
+    io,
     net::IpAddr,
     pin::pin,
     sync::{Arc, Mutex},
@@ -40,7 +41,12 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use crate::{emulated, process::Process, tasks::Stopping};
+use crate::{
+    clients::{Clients, Impatient, Place, Seldom},
+    emulated,
+    process::Process,
+    tasks::Stopping,
+};
 
 /// The largest body that API Gateway takes. Source: Amazon API Gateway, "Quotas for configuring and running
 /// an HTTP API".
@@ -71,25 +77,40 @@ struct Requests {
     under_way: Mutex<JoinSet<()>>,
 }
 
+/// The pause after a failed accept.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+
 /// Accepts connections and answers their requests. Once the process stops, accepts no more, and finishes the
 /// requests that have begun.
 pub(crate) async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     process: Arc<Process>,
+    clients: Arc<Clients>,
     stopping: Stopping,
 ) {
     let requests = Arc::new(Requests { process, stopping, under_way: Mutex::default() });
     // Both are dropped with this task, which ends all connections and requests.
     let mut connections = JoinSet::new();
-    while let Some(accepted) = requests.stopping.unless(listener.accept()).await {
+    let told = Seldom::default();
+    let next = async || {
+        let (stream, _) = listener.accept().await?;
+        io::Result::Ok((stream, clients.place().await))
+    };
+    while let Some(accepted) = requests.stopping.unless(next()).await {
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, place)) => {
                 let _ = stream.set_nodelay(true);
-                connections.spawn(connect(stream, tls.clone(), Arc::clone(&requests)));
+                let stream = Impatient::new(stream);
+                connections.spawn(connect(stream, place, tls.clone(), Arc::clone(&requests)));
             }
             // A failed accept is one client's problem; the pause keeps a lasting one from spinning.
-            Err(_) => sleep(Duration::from_millis(50)).await,
+            Err(error) => {
+                if told.is_due() {
+                    tracing::warn!(%error, "a connection of a client is not accepted");
+                }
+                sleep(ACCEPT_AGAIN).await;
+            }
         }
         while connections.try_join_next().is_some() {}
     }
@@ -101,17 +122,37 @@ pub(crate) async fn serve(
     while under_way.join_next().await.is_some() {}
 }
 
-async fn connect(stream: TcpStream, tls: Option<TlsAcceptor>, requests: Arc<Requests>) {
-    let Some(tls) = tls else { return converse(stream, &requests).await };
-    let begun = timeout(TLS_BEGINS_WITHIN, tls.accept(stream));
-    // A client that does not trust the CA disconnects here.
-    if let Some(Ok(Ok(stream))) = requests.stopping.unless(begun).await {
-        converse(stream, &requests).await;
+/// Serves a connection until it ends, or its place is wanted while it has no request.
+async fn connect(
+    stream: Impatient<TcpStream>,
+    place: Place,
+    tls: Option<TlsAcceptor>,
+    requests: Arc<Requests>,
+) {
+    tokio::select! {
+        biased;
+        () = begin(stream, &place, tls, &requests) => {}
+        () = place.is_wanted() => {}
     }
 }
 
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, requests: &Requests) {
-    let service = service_fn(async |request| Ok::<_, Infallible>(answer(requests, request).await));
+async fn begin(
+    stream: Impatient<TcpStream>,
+    place: &Place,
+    tls: Option<TlsAcceptor>,
+    requests: &Requests,
+) {
+    let Some(tls) = tls else { return converse(stream, place, requests).await };
+    let begun = timeout(TLS_BEGINS_WITHIN, tls.accept(stream));
+    // A client that does not trust the CA disconnects here.
+    if let Some(Ok(Ok(stream))) = requests.stopping.unless(begun).await {
+        converse(stream, place, requests).await;
+    }
+}
+
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, place: &Place, requests: &Requests) {
+    let service =
+        service_fn(async |request| Ok::<_, Infallible>(answer(requests, place, request).await));
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
     let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
@@ -122,7 +163,7 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, requests: &Reques
     }
 }
 
-async fn answer(requests: &Requests, request: hyper::Request<Incoming>) -> Reply {
+async fn answer(requests: &Requests, place: &Place, request: hyper::Request<Incoming>) -> Reply {
     let process = &requests.process;
     let (parts, body) = request.into_parts();
     if let Err(refusal) = refuse_foreign(&parts.headers, &parts.uri) {
@@ -165,7 +206,7 @@ async fn answer(requests: &Requests, request: hyper::Request<Incoming>) -> Reply
         return reply(StatusCode::OK, process.counts.document(now, speed).to_string());
     }
     request.body = body.into();
-    requests.start(request, admitted).await.unwrap_or_else(|_| {
+    place.answering(requests.start(request, admitted)).await.unwrap_or_else(|_| {
         tracing::error!("a request panicked");
         message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error")
     })
@@ -312,7 +353,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Dev, Options};
+    use crate::{Connections, Dev, Options};
 
     #[test]
     fn only_requests_for_this_machine_are_let_in() {
@@ -391,6 +432,41 @@ mod tests {
             );
             let slack = Duration::from_secs(1);
             assert!((within..=within + slack).contains(&took), "{row}: {took:?}");
+        }
+    }
+
+    /// Clients that begin a request and send nothing more.
+    #[tokio::test(start_paused = true)]
+    async fn half_requests_keep_no_client_out_and_are_closed() {
+        const HALVES: usize = 40;
+        // With room for all of them, and for a few.
+        for clients in [2 * HALVES, 4] {
+            let connections = Connections { clients, ..Options::default().connections };
+            let options = Options { connections, ..Options::default() };
+            let dev = Dev::start(options).await.expect("it starts");
+            let half = async || {
+                let mut stream = TcpStream::connect(dev.address()).await.expect("a connection");
+                stream.write_all(b"POST /topics/orders/api/ev").await.expect("written");
+                stream
+            };
+            let mut halves = Vec::new();
+            for _ in 0..HALVES {
+                halves.push(half().await);
+            }
+            let mut client = TcpStream::connect(dev.address()).await.expect("a connection");
+            for _ in 0..3 {
+                let counts = format!("GET {COUNTS} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+                client.write_all(counts.as_bytes()).await.expect("written");
+                let (began, mut answer) = (Instant::now(), vec![0; 1_000]);
+                let read = client.read(&mut answer).await.expect("an answer");
+                assert!(answer[..read].starts_with(b"HTTP/1.1 200"), "{clients}");
+                assert!(began.elapsed() < Duration::from_secs(1), "{clients}");
+            }
+            for mut half in halves {
+                // Closed or reset.
+                let _ = half.read_to_end(&mut Vec::new()).await;
+            }
+            dev.stop().await;
         }
     }
 

@@ -4,10 +4,13 @@
 //! reads the queues in Lambda's place, as [`mapping`] says, and [`functions`] invokes the handlers; [`http`]
 //! hands over requests as API Gateway does. One [`clock`] drives everything, perhaps faster than the
 //! machine's. [`log`] has the functions' log, [`counts`] the ends of events, [`emulated`] the calls of
-//! SQS that the command line makes. [`tls`] is for clients that require https.
+//! SQS that the command line makes. [`tls`] is for clients that require https. [`descriptors`] shares out the
+//! open files, and [`clients`] bounds the connections of clients.
 
+mod clients;
 pub mod clock;
 mod counts;
+mod descriptors;
 mod emulated;
 mod functions;
 mod http;
@@ -40,17 +43,22 @@ use tokio::{
     time::timeout,
 };
 
+use clients::Clients;
 use clock::{DevClock, Speed};
 use log::Log;
 use process::Process;
 use tasks::{Stopping, guarded};
 use tls::{Tls, TlsError};
 
+pub use descriptors::Connections;
 pub use gridpost_embedded::{Sync, dead_letter_path};
 pub use tasks::Ended;
 
 /// The bucket that `gridpost dev` names for dead letters. Others are folders beside it.
 pub const DEAD_LETTER_BUCKET: &str = "gridpost";
+
+/// The usual limit of open files.
+const OPEN_FILES: u64 = 1_024;
 
 /// The settings of a process.
 #[derive(Clone, Debug)]
@@ -71,9 +79,8 @@ pub struct Options {
     /// The folder of the CA; `None`: http.
     pub tls: Option<PathBuf>,
     pub log: Log,
-    /// How many connections to endpoints may be open, about: what remains of the process's descriptors is for
-    /// its clients and files.
-    pub connections_max: usize,
+    /// How many connections may be open, of clients and to endpoints.
+    pub connections: Connections,
     /// Receives before a message goes to the poison queue: 1 to 1,000.
     pub receives_max: u32,
     /// Whether the log has metrics of durations.
@@ -117,7 +124,7 @@ impl Default for Options {
             dead_letter_retention: None,
             tls: None,
             log: Log::nowhere(),
-            connections_max: 400,
+            connections: Connections::of(OPEN_FILES),
             receives_max: POISON_RECEIVES,
             latency_metrics: false,
             resources: None,
@@ -183,7 +190,8 @@ impl Dev {
         let sweep =
             functions::sweep_letters_each_hour(Arc::clone(&process), retention, stopping.clone());
         running.spawn(guarded("the task that removes old dead letters".to_owned(), sweep));
-        let serve = http::serve(listener, acceptor, Arc::clone(&process), stopping);
+        let clients = Clients::new(options.connections.clients);
+        let serve = http::serve(listener, acceptor, Arc::clone(&process), clients, stopping);
         running.spawn(guarded("the task that answers requests".to_owned(), serve));
         Ok(Self { address, ca_file, process, running: Mutex::new(running), stops })
     }

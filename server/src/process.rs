@@ -117,7 +117,7 @@ impl Process {
         let identity = options.identity.as_ref();
         allowed.identities = identity.map(|it| it.named.clone()).unwrap_or_default();
         let client = HttpClient::with_connections(
-            options.connections_max,
+            options.connections.endpoints,
             allowed.clone(),
             Arc::clone(&clock) as _,
         );

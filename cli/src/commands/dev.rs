@@ -18,7 +18,7 @@ use gridpost_runtime::config;
 use gridpost_server::clock::Speed;
 use gridpost_server::log::Log;
 use gridpost_server::{
-    DEAD_LETTER_BUCKET, Dev, Identity, Options, StartError, Sync, dead_letter_path,
+    Connections, DEAD_LETTER_BUCKET, Dev, Identity, Options, StartError, Sync, dead_letter_path,
 };
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
@@ -189,10 +189,10 @@ pub async fn run(arguments: DevArguments, common: &Common) -> anyhow::Result<()>
     let data = data_of(&arguments, &home)?;
     let log = log_of(&arguments, data.as_deref(), &home)?;
     let mut options = options(&arguments, data.clone(), &home, log.clone());
-    // The functions of a deployment read it by the same name.
-    options.connections_max = usize::try_from(open_files / 2).unwrap_or(usize::MAX);
+    options.connections = Connections::of(open_files);
     options.resources = resources;
     options.identity = identity().await?;
+    // The functions of a deployment read it by the same name.
     options.latency_metrics = config::latency_metrics()?;
     let dev = Dev::start(options).await;
     let dev = dev.map_err(|error| explained(error, arguments.port))?;
@@ -344,8 +344,8 @@ fn check_log_filter(filter: &str) -> Result<(), Misuse> {
     }
 }
 
-/// A burst to a slow endpoint has thousands of connections at once; usual limits are 1,024 and less, and
-/// what can't be opened would look like the endpoint's failure. Returns how many are allowed.
+/// A burst to a slow endpoint has thousands of connections at once; usual limits are 1,024 and less. Returns how
+/// many are allowed.
 fn allow_open_files() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let most = limit.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));

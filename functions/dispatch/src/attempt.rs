@@ -24,20 +24,21 @@ use crate::{
 
 /// The longest time for connecting and settling, besides the wait for a response: no request starts
 /// that could not be finished.
-pub const BESIDES_RESPONSE: Duration = Duration::from_secs(12);
+pub const BESIDES_RESPONSE: Duration = Duration::from_secs(14);
 
-/// Sends one request, and records how fast it was answered.
+/// Sends one request, and records how fast it was answered. Returns `None` if it was not made, for a lack of
+/// file descriptors.
 pub async fn send(
     context: &Context,
     deliveries: &[LoadedDelivery],
     lease: Option<&Lease<'_>>,
-) -> (Response, Option<LateAnswer>) {
+) -> Option<(Response, Option<LateAnswer>)> {
     let sent = {
         let mut request = pin!(attempt(context, deliveries));
         match lease {
             Some(lease) => lease.watched(request.as_mut()).await,
             None => watched(context, deliveries[0].subscription(), request.as_mut()).await,
-        }
+        }?
     };
     if let Some(lease) = lease {
         lease.note(&sent.0);
@@ -45,31 +46,31 @@ pub async fn send(
     if context.settings.latency_metrics {
         count::latency(context, deliveries, &sent.0);
     }
-    sent
+    Some(sent)
 }
 
 /// Makes the request. The deliveries have had equally many attempts.
 async fn attempt(
     context: &Context,
     deliveries: &[LoadedDelivery],
-) -> (Response, Option<LateAnswer>) {
+) -> Option<(Response, Option<LateAnswer>)> {
     let began_at = context.clock.now();
     let (results, response_text, late) =
         match deliveries.first().map(|loaded| &loaded.subscription().endpoint) {
-            Some(Endpoint::WebHook { url }) => post(context, deliveries, url).await,
+            Some(Endpoint::WebHook { url }) => post(context, deliveries, url).await?,
             Some(Endpoint::Resource(resource)) => {
                 (resources::attempt(context, deliveries, resource).await, None, None)
             }
             None => (Vec::new(), None, None),
         };
-    (Response { times: (began_at, context.clock.now()), results, response_text }, late)
+    Some((Response { times: (began_at, context.clock.now()), results, response_text }, late))
 }
 
 async fn post(
     context: &Context,
     deliveries: &[LoadedDelivery],
     url: &Secret,
-) -> (Vec<AttemptResult>, Option<String>, Option<LateAnswer>) {
+) -> Option<(Vec<AttemptResult>, Option<String>, Option<LateAnswer>)> {
     let messages: Vec<_> = deliveries.iter().map(|loaded| &loaded.delivery).collect();
     let (subscription, made_before) = (deliveries[0].subscription(), messages[0].attempts.made);
     let (origin, now) = (&context.settings.origin, context.clock.machine());
@@ -81,7 +82,7 @@ async fn post(
             if let Some(body) = body
                 && let Some(results) = results(deliveries, answer, &body)
             {
-                return (results, response_text, None);
+                return Some((results, response_text, None));
             }
             (answer, response_text, None)
         }
@@ -89,8 +90,9 @@ async fn post(
             let late = is_heard_late.then_some(late);
             (Answer::without_status(Outcome::TimedOut), None, late)
         }
+        Attempted::NotMade => return None,
     };
-    (vec![AttemptResult::Whole(answer); deliveries.len()], response_text, late)
+    Some((vec![AttemptResult::Whole(answer); deliveries.len()], response_text, late))
 }
 
 /// Reads the results of single events from an accepted response, if it has any.

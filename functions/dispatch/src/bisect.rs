@@ -124,7 +124,9 @@ impl Batch<'_> {
                 break;
             }
             parts += 1;
-            let (answers, began_at) = self.part(&mut run, &bisection, &group).await;
+            let Some((answers, began_at)) = self.part(&mut run, &bisection, &group).await else {
+                break;
+            };
             bisection.note(group, &answers, began_at);
         }
         let mut not_before = None;
@@ -167,13 +169,13 @@ impl Batch<'_> {
         }
     }
 
-    /// Sends one part. Returns the answers, and when its request began.
+    /// Sends one part. Returns the answers, and when its request began; `None` if it was not made.
     async fn part(
         &self,
         run: &mut Run,
         bisection: &Bisection<'_>,
         group: &Group,
-    ) -> (Answers, Timestamp) {
+    ) -> Option<(Answers, Timestamp)> {
         let context = self.context;
         let mut places: Vec<EventSet> = vec![EventSet::default(); self.deliveries.len()];
         bisection.events(group).iter().for_each(|at| places[at.delivery].add(at.event));
@@ -185,11 +187,11 @@ impl Batch<'_> {
         };
         let carried = |(_, events): &(&LoadedDelivery, &EventSet)| !events.is_empty();
         let parts: Vec<_> = self.deliveries.iter().zip(&places).filter(carried).map(part).collect();
-        let (response, _) = send(context, &parts, self.lease).await;
+        let (response, _) = send(context, &parts, self.lease).await?;
         let mut all = response.results.iter().flat_map(AttemptResult::answers);
         let accepted = all.clone().find(|answer| answer.outcome.is_accepted());
         let Some(answer) = accepted.or_else(|| all.next()) else {
-            return (Answers::Each(Vec::new()), response.times.0);
+            return Some((Answers::Each(Vec::new()), response.times.0));
         };
         let number = parts.first().map_or(0, |part| part.delivery.attempts.made) + 1;
         let made = Try { answer, times: response.times, part: PartRecord(number, 0) };
@@ -207,7 +209,7 @@ impl Batch<'_> {
             }
         };
         self.note(run, made, response.response_text, accepted.is_some()).await;
-        (answers, made.times.0)
+        Some((answers, made.times.0))
     }
 
     async fn note(

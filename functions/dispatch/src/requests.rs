@@ -32,6 +32,9 @@ use crate::{
 /// How long a delivery waits for another invocation if this one has fetched all the events it may.
 const FETCHED_LATER: Duration = Duration::from_secs(5);
 
+/// How long a delivery waits whose request found no file descriptor.
+const CONNECTED_LATER: Duration = Duration::from_secs(2);
+
 /// Deliveries that may be attempted.
 #[derive(Default)]
 pub struct Admitted {
@@ -241,7 +244,10 @@ async fn send_and_settle(
             }
         }
     }
-    let (response, late) = send(context, &deliveries, lease).await;
+    let Some((response, late)) = send(context, &deliveries, lease).await else {
+        let until = context.clock.after(CONNECTED_LATER);
+        return Ok((held(context, deliveries, until).boxed().await, None));
+    };
     let (response, not_before) = match bisect::begin(&deliveries, &response) {
         None => {
             let not_before = health::note_response(context, &deliveries, &response).await;

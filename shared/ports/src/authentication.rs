@@ -151,7 +151,7 @@ fn unsigned<'a>(
 fn status_of(attempted: &Attempted) -> Option<u16> {
     match attempted {
         Attempted::Answered { answer, .. } => answer.status,
-        Attempted::TimedOut { .. } => None,
+        Attempted::TimedOut { .. } | Attempted::NotMade => None,
     }
 }
 

@@ -52,6 +52,8 @@ pub enum Attempted {
     /// connection is kept: `late` resolves to the late answer, or to `None` after
     /// [`LATE_RESPONSE_WAIT`](gridpost_core::retry::outcome::LATE_RESPONSE_WAIT).
     TimedOut { late: BoxFuture<'static, Option<Answer>> },
+    /// Nothing was sent, for a lack of file descriptors here: it says nothing about the endpoint.
+    NotMade,
 }
 
 impl From<Answer> for Attempted {

@@ -196,7 +196,7 @@ async fn attempt(
         Attempted::Answered { answer, response_text: said, .. } => {
             (answer.outcome, answer.status, said.unwrap_or_default())
         }
-        Attempted::TimedOut { .. } => panic!("it is answered at once"),
+        _ => panic!("it is answered at once"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     io,
     net::IpAddr,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicU8, Ordering},
     },
     task::{Context, Poll},
@@ -20,22 +20,22 @@ use http::{Uri, uri::Scheme};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tower_service::Service;
 
 use super::{
     guard::{self, CheckedAddress},
     metered_stream::MeteredStream,
     network::{Io, Network},
-    sockets::{OpenSockets, Socket},
+    sockets::{LOOK_AGAIN, NoPlace, OpenSockets, PLACE_WAIT, Socket},
 };
 use gridpost_core::endpoint::AllowedNetworks;
 
 /// The system's resolver asks each server for 5 s.
 const LOOK_UP_WAIT: Duration = Duration::from_secs(6);
 
-/// For name resolution, connection and TLS together; the wait for the response begins afterwards. A lost
-/// SYN is repeated after 1, 3 and 7 s.
+/// For name resolution, connection and TLS together, once there is a place; the wait for the response begins
+/// afterwards. A lost SYN is repeated after 1, 3 and 7 s.
 pub(super) const CONNECT_WAIT: Duration = Duration::from_secs(12);
 const _: () = assert!(LOOK_UP_WAIT.as_secs() < CONNECT_WAIT.as_secs());
 
@@ -43,9 +43,6 @@ const _: () = assert!(LOOK_UP_WAIT.as_secs() < CONNECT_WAIT.as_secs());
 const STAGGER: Duration = Duration::from_millis(250);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// The pause before a connection that found no free descriptor is tried again.
-const DESCRIPTOR_WAIT: Duration = Duration::from_millis(100);
 
 /// EMFILE and ENFILE: the process or the system has no descriptor left.
 const OUT_OF_DESCRIPTORS: [i32; 2] = [24, 23];
@@ -61,7 +58,7 @@ pub(super) struct ResolutionError(#[source] Option<io::Error>);
 pub(super) struct ConnectTimedOut(pub(super) Stage);
 
 tokio::task_local! {
-    /// The progress of the connection that this task makes, if anyone watches it.
+    /// The progress of the connection that this task makes for a request.
     static PROGRESS: ConnectProgress;
 }
 
@@ -89,7 +86,13 @@ impl Stage {
 }
 
 impl ConnectProgress {
-    /// Tracks the connection that this work makes.
+    /// Returns what tracks this task's connection, or a new one.
+    pub(super) fn current() -> Self {
+        PROGRESS.try_with(Clone::clone).unwrap_or_default()
+    }
+
+    /// Tracks the connection that this work makes. One that waits for its place is given up once the work is done:
+    /// the request has found another.
     pub(super) async fn of<T>(&self, work: impl Future<Output = T>) -> T {
         PROGRESS.scope(self.clone(), work).await
     }
@@ -103,14 +106,17 @@ impl ConnectProgress {
     }
 
     fn reaches(stage: Stage) {
-        // Most requests are not watched.
+        // A connection for no request is not watched.
         let _ = PROGRESS.try_with(|progress| progress.0.store(stage as u8, Ordering::Relaxed));
     }
 }
 
 /// Makes connections for a pool.
 #[derive(Clone)]
-pub(super) struct Connector(HttpsConnector<Dialler>);
+pub(super) struct Connector {
+    inner: HttpsConnector<Dialler>,
+    open: OpenSockets,
+}
 
 impl Connector {
     /// Makes a connector for `https`, to public addresses and named networks.
@@ -120,9 +126,10 @@ impl Connector {
         tls: ClientConfig,
         open: &OpenSockets,
     ) -> Self {
-        let dialler = Dialler { network, allowed, public: true, open: open.clone() };
+        let dialler = Dialler { network, allowed, public: true };
         let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_only();
-        Self(builder.enable_all_versions().wrap_connector(dialler))
+        let inner = builder.enable_all_versions().wrap_connector(dialler);
+        Self { inner, open: open.clone() }
     }
 
     /// Makes a connector for plain `http`, to named networks only.
@@ -132,9 +139,41 @@ impl Connector {
         tls: ClientConfig,
         open: &OpenSockets,
     ) -> Self {
-        let dialler = Dialler { network, allowed, public: false, open: open.clone() };
+        let dialler = Dialler { network, allowed, public: false };
         let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
-        Self(builder.enable_all_versions().wrap_connector(dialler))
+        let inner = builder.enable_all_versions().wrap_connector(dialler);
+        Self { inner, open: open.clone() }
+    }
+
+    /// Connects, once there is a place and a free descriptor. A lack of them is not the endpoint's fault: it fails
+    /// as [`NoPlace`], and takes nothing of the endpoint's time.
+    async fn connect(
+        mut self,
+        uri: Uri,
+        wanted: Weak<AtomicU8>,
+    ) -> Result<TokioIo<MeteredStream>, BoxError> {
+        let host = uri.authority().map_or("", |authority| authority.as_str());
+        let until = Instant::now() + PLACE_WAIT;
+        loop {
+            let place = self.open.wait(host, until, || wanted.strong_count() > 0).await?;
+            let progress = wanted.upgrade().map(ConnectProgress).unwrap_or_default();
+            let connecting = progress.of(self.inner.call(uri.clone()));
+            match timeout(CONNECT_WAIT, connecting).await {
+                Ok(Err(error)) if is_out_of_descriptors(&*error) => {
+                    drop(place);
+                    self.open.tell();
+                    if Instant::now() >= until {
+                        return Err(NoPlace.into());
+                    }
+                    sleep(LOOK_AGAIN).await;
+                }
+                Ok(Err(error)) => return Err(error),
+                Ok(Ok(stream)) => {
+                    return Ok(TokioIo::new(MeteredStream::new(TokioIo::new(stream), place)));
+                }
+                Err(_) => return Err(ConnectTimedOut(progress.stage()).into()),
+            }
+        }
     }
 }
 
@@ -144,17 +183,12 @@ impl Service<Uri> for Connector {
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
-        self.0.poll_ready(context)
+        self.inner.poll_ready(context)
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let connecting = self.0.call(uri);
-        let progress = PROGRESS.try_with(Clone::clone).unwrap_or_default();
-        Box::pin(async move {
-            let connected = timeout(CONNECT_WAIT, progress.of(connecting)).await;
-            let stream = connected.map_err(|_| ConnectTimedOut(progress.stage()))??;
-            Ok(TokioIo::new(MeteredStream::new(TokioIo::new(stream))))
-        })
+        let ConnectProgress(progress) = ConnectProgress::current();
+        Box::pin(self.clone().connect(uri, Arc::downgrade(&progress)))
     }
 }
 
@@ -164,22 +198,10 @@ struct Dialler {
     allowed: AllowedNetworks,
     /// Whether public addresses are allowed too.
     public: bool,
-    open: OpenSockets,
 }
 
 impl Dialler {
-    /// Connects, once there is a free descriptor: a lack is not the endpoint's fault, and must not cost it
-    /// an attempt.
     async fn connect(self, uri: Uri) -> Result<TokioIo<Socket>, BoxError> {
-        loop {
-            match self.connect_now(&uri).await {
-                Err(error) if is_out_of_descriptors(&*error) => sleep(DESCRIPTOR_WAIT).await,
-                connected => return connected,
-            }
-        }
-    }
-
-    async fn connect_now(&self, uri: &Uri) -> Result<TokioIo<Socket>, BoxError> {
         ConnectProgress::reaches(Stage::Name);
         let host = uri.host().unwrap_or_default();
         let default = if uri.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 };
@@ -196,7 +218,7 @@ impl Dialler {
         }
         let dialled = dial_one_of(&*self.network, checked).await?;
         ConnectProgress::reaches(Stage::Tls);
-        Ok(TokioIo::new(Socket(dialled, self.open.one_more())))
+        Ok(TokioIo::new(Socket(dialled)))
     }
 
     async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, ResolutionError> {
@@ -257,10 +279,8 @@ impl Service<Uri> for Dialler {
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
-    use async_trait::async_trait;
-    use tokio::time::Instant;
-
     use super::*;
+    use async_trait::async_trait;
 
     /// A network that has no descriptor for a while, for names or for connections.
     #[derive(Debug, Default)]
@@ -280,7 +300,7 @@ mod tests {
     #[async_trait]
     impl Network for Exhausted {
         async fn look_up(&self, _: &str) -> io::Result<Vec<IpAddr>> {
-            Self::take(&self.names).map(|()| vec![IpAddr::from([93, 184, 215, 14])])
+            Self::take(&self.names).map(|()| vec![IpAddr::from([127, 0, 0, 1])])
         }
 
         async fn dial(&self, _: CheckedAddress) -> io::Result<Box<dyn Io>> {
@@ -288,17 +308,37 @@ mod tests {
         }
     }
 
+    fn tls() -> ClientConfig {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let versions =
+            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let trusting =
+            versions.expect("versions").with_root_certificates(rustls::RootCertStore::empty());
+        trusting.with_no_client_auth()
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_connection_waits_for_a_descriptor() {
-        for (names, connections) in [(0, 0), (3, 0), (0, 3), (2, 2)] {
+        // Lacks when names are looked up and when connections are made, and how it ends.
+        let table =
+            [((0, 0), true), ((3, 0), true), ((0, 3), true), ((2, 2), true), ((0, 999), false)];
+        for ((names, connections), is_connected) in table {
             let network = Exhausted { names: names.into(), connections: connections.into() };
-            let (allowed, open) = (AllowedNetworks::default(), OpenSockets::of(9));
-            let dialler = Dialler { network: Arc::new(network), allowed, public: true, open };
+            let tls = tls();
+            let allowed = "127.0.0.0/8".parse().expect("a network");
+            let open = OpenSockets::of(9);
+            let connector = Connector::http(Arc::new(network), allowed, tls, &open);
             let began = Instant::now();
-            let connected = dialler.connect(Uri::from_static("https://e.example/")).await;
-            assert!(connected.is_ok(), "{names} {connections}");
+            let uri = Uri::from_static("http://e.example/");
+            let progress = ConnectProgress::default();
+            let connected = connector.connect(uri, Arc::downgrade(&progress.0)).await;
             let waited = u32::try_from(names + connections).expect("few");
-            assert_eq!(began.elapsed(), DESCRIPTOR_WAIT * waited);
+            let most = if is_connected { LOOK_AGAIN * waited } else { PLACE_WAIT };
+            assert_eq!(began.elapsed(), most, "{names} {connections}");
+            match connected {
+                Ok(_) => assert!(is_connected && open.count() == 1),
+                Err(error) => assert!(!is_connected && error.is::<NoPlace>(), "{error}"),
+            }
         }
     }
 }

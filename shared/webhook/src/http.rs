@@ -4,6 +4,7 @@
 //!
 //! | what an endpoint may cost | at most | then |
 //! |---|---|---|
+//! | a place for a connection, which is no fault of the endpoint | 2 s | nothing was sent |
 //! | name | 6 s | `ResolutionError` |
 //! | name, connection, TLS | 12 s | `SocketError` |
 //! | response head, from when the request is sent | 30 s, and heard until 180 s | `TimedOut` |
@@ -53,10 +54,10 @@ use self::{
     shown::{Shown, Unanswered},
 };
 use super::{
-    connect::{Connector, ResolutionError},
+    connect::{ConnectProgress, Connector, ResolutionError},
     metered_stream::{EXCHANGE_BYTES_MAX, Exchange, ReadBudget},
     network::{Network, SystemNetwork},
-    sockets::{OPEN_MAX, OpenSockets},
+    sockets::{NoPlace, OPEN_MAX, OpenSockets},
 };
 use gridpost_core::{
     endpoint::{self, Allowed, Refusal},
@@ -107,26 +108,18 @@ struct Pools {
 
 impl Pools {
     fn of(connector: Connector, open: &OpenSockets) -> Self {
-        let of = |idle| pool(connector.clone(), idle);
-        let kept = (open.renewals(), Arc::new(of(open.most())));
-        let (kept, fresh) = (Arc::new(Mutex::new(kept)), Arc::new(of(0)));
+        let kept = (open.renewals(), Arc::new(pool(connector.clone(), usize::MAX)));
+        let (kept, fresh) = (Arc::new(Mutex::new(kept)), Arc::new(pool(connector.clone(), 0)));
         Self { kept, fresh, connector, open: open.clone() }
     }
 
-    /// Returns the pool for the next request: one that keeps connections, unless too many are open.
-    fn next(&self) -> Arc<Pool> {
-        // Called in any case, because it closes idle connections.
-        let kept = self.kept();
-        if self.open.is_crowded() { Arc::clone(&self.fresh) } else { kept }
-    }
-
     /// Returns the pool that keeps connections, those of a host as long as there is room: a new one costs a
-    /// handshake. If too many are open over all hosts, it is replaced, which closes its idle ones.
+    /// handshake. If few places are left, it is replaced, which closes its idle ones.
     fn kept(&self) -> Arc<Pool> {
         let renewals = self.open.renewals();
         let mut kept = self.kept.lock().expect("no panic while held");
         if kept.0 != renewals {
-            *kept = (renewals, Arc::new(pool(self.connector.clone(), self.open.most())));
+            *kept = (renewals, Arc::new(pool(self.connector.clone(), usize::MAX)));
         }
         Arc::clone(&kept.1)
     }
@@ -167,7 +160,7 @@ impl HttpClient {
         Self::on(Arc::new(SystemNetwork), allowed, clock)
     }
 
-    /// [`Self::new`], where about `most` connections may be open, idle ones included.
+    /// [`Self::new`], where `most` connections may be open, idle ones included.
     pub fn with_connections(
         most: usize,
         allowed: Allowed,
@@ -258,15 +251,14 @@ impl HttpClient {
         request: Built,
         sending: &OnceLock<Instant>,
     ) -> Result<Response<Incoming>, Error> {
-        let _under_way = pools.open.request();
         let again = request.clone();
-        let failed = match send_once(&pools.next(), request, sending).await {
+        let failed = match send_once(&pools.kept(), request, sending).await {
             Ok(response) => return Ok(response),
             Err(failed) => failed,
         };
         let pool = match failed.again {
             None => return Err(failed.error),
-            Some(Again::Anywhere) => pools.next(),
+            Some(Again::Anywhere) => pools.kept(),
             Some(Again::OnFreshConnection) => Arc::clone(&pools.fresh),
         };
         tracing::debug!(error = %chain(&failed.error), "a request is sent once more");
@@ -302,10 +294,11 @@ async fn send_once(
         }
         std::future::pending().await
     };
+    let progress = ConnectProgress::current();
     // In this order, the exchange begins before its answer can be read.
     let sent = tokio::select! {
         biased;
-        sent = pool.request(request) => sent,
+        sent = progress.of(pool.request(request)) => sent,
         never = connected => never,
     };
     sent.map_err(|error| {
@@ -434,6 +427,7 @@ fn answer_without_head(error: &Error) -> Answer {
         None if found::<ResolutionError>(error).is_some() => {
             Answer::without_status(Outcome::ResolutionError)
         }
+        None if found::<NoPlace>(error).is_some() => Answer::without_status(Outcome::Aborted),
         None => Answer::without_status(Outcome::SocketError),
     }
 }

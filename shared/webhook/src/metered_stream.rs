@@ -21,7 +21,7 @@ use hyper_util::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::sockets::Socket;
+use super::sockets::{Place, Socket};
 
 /// A head and a body at their limits take half of it.
 pub(super) const EXCHANGE_BYTES_MAX: usize = 256 * 1024;
@@ -92,12 +92,13 @@ pub(super) struct MeteredStream {
     /// The first bytes of this exchange's response.
     start: Vec<u8>,
     exchange: usize,
+    place: Place,
 }
 
 impl MeteredStream {
-    pub(super) fn new(inner: TokioIo<MaybeHttpsStream<TokioIo<Socket>>>) -> Self {
+    pub(super) fn new(inner: TokioIo<MaybeHttpsStream<TokioIo<Socket>>>, place: Place) -> Self {
         let start = Vec::with_capacity(STATUS_LINE_BYTES);
-        Self { inner, meter: Arc::default(), start, exchange: 0 }
+        Self { inner, meter: Arc::default(), start, exchange: 0, place }
     }
 
     /// Counts bytes, and reads the status.
@@ -129,7 +130,12 @@ fn status_of(line: &[u8]) -> Option<u16> {
 
 impl Connection for MeteredStream {
     fn connected(&self) -> Connected {
-        self.inner.inner().connected().extra(Arc::clone(&self.meter))
+        let connected = self.inner.inner().connected().extra(Arc::clone(&self.meter));
+        // An HTTP/2 connection is shared by all requests to its host, and takes one place for them.
+        if !self.place.is_kept() && !connected.is_negotiated_h2() {
+            connected.poison();
+        }
+        connected
     }
 }
 

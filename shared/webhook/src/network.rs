@@ -6,6 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use socket2::{Domain, Socket, Type};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpStream, lookup_host},
@@ -34,7 +35,11 @@ pub struct SystemNetwork;
 #[async_trait]
 impl Network for SystemNetwork {
     async fn look_up(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        Ok(lookup_host((name, 0)).await?.map(|address| address.ip()).collect())
+        match lookup_host((name, 0)).await {
+            Ok(found) => Ok(found.map(|address| address.ip()).collect()),
+            // A resolver that had no descriptor does not say so.
+            Err(error) => Err(no_descriptor().unwrap_or(error)),
+        }
     }
 
     async fn dial(&self, address: CheckedAddress) -> io::Result<Box<dyn Io>> {
@@ -44,6 +49,11 @@ impl Network for SystemNetwork {
         give_up_on_silence(&stream)?;
         Ok(Box::new(stream))
     }
+}
+
+/// Returns why no socket can be opened, if none can.
+fn no_descriptor() -> Option<io::Error> {
+    Socket::new(Domain::IPV4, Type::DGRAM, None).err()
 }
 
 /// Lets the kernel end a connection whose peer acknowledges nothing. Otherwise a connection that a

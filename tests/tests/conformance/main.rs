@@ -204,6 +204,7 @@ async fn attempt(url: String) -> Answer {
     match client.attempt(request(&url)).await {
         Attempted::Answered { answer, .. } => answer,
         Attempted::TimedOut { .. } => Answer::without_status(Outcome::TimedOut),
+        Attempted::NotMade => panic!("there are descriptors"),
     }
 }
 

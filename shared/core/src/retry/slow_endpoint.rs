@@ -17,8 +17,8 @@ use super::outcome::RESPONSE_WAIT;
 use crate::time::{Pace, Timestamp};
 
 /// How long a lease lasts if it is not given back, as after a crash: the time for a response, and
-/// 50 s, more than it takes to fetch the events (15 s), get a rate slot (6 s) and a token (15 s)
-/// and connect (12 s).
+/// 50 s, as it takes at most to fetch the events (15 s), get a rate slot (6 s) and a token (15 s), wait
+/// for a file descriptor (2 s) and connect (12 s).
 pub const LEASE: Duration = RESPONSE_WAIT.saturating_add(Duration::from_secs(50));
 
 /// A request unanswered for this long counts twice: an unknown endpoint that hangs is marked by

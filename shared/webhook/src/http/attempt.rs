@@ -34,14 +34,18 @@ use tokio::{
 use super::{
     Built, HttpClient, answer_without_head,
     body::{first_bytes, read_aside, results},
-    failure::{failure_of, stage_of},
+    failure::{failure_of, found, stage_of},
     hidden::Hidden,
     shown::{Shown, Unanswered, text_of, unauthenticated},
 };
-use crate::connect::{CONNECT_WAIT, ConnectProgress};
+use crate::{
+    connect::{CONNECT_WAIT, ConnectProgress},
+    sockets::{NoPlace, PLACE_WAIT},
+};
 
-/// Must exceed the connector's limit.
-const CONNECTED_WITHIN: Duration = CONNECT_WAIT.saturating_add(Duration::from_secs(1));
+/// Must exceed the connector's limits.
+const CONNECTED_WITHIN: Duration =
+    PLACE_WAIT.saturating_add(CONNECT_WAIT).saturating_add(Duration::from_secs(1));
 
 /// An answer, and the rest of the response.
 type Exchanged = (Answer, Rest);
@@ -56,6 +60,8 @@ enum Rest {
     Encoded(Incoming),
     /// The reason why nothing was sent.
     Reason(NoCertificate),
+    /// Nothing was sent, which says nothing about the endpoint.
+    NotMade,
 }
 
 /// Replaces the text of an encoded body.
@@ -83,6 +89,7 @@ impl Rest {
                 return Attempted::Answered { answer, response_text, body };
             }
             Self::Reason(reason) => text_of(&reason),
+            Self::NotMade => return Attempted::NotMade,
         };
         Attempted::Answered { answer, response_text, body: None }
     }
@@ -112,7 +119,11 @@ impl HttpClient {
                 (answer, rest)
             }
             Err(Unanswered::NotTaken(reason)) => (unauthenticated(), Rest::Reason(reason)),
-            Err(Unanswered::Error(error)) => (answer_without_head(&error), Rest::Nothing),
+            Err(Unanswered::Error(error)) => {
+                let is_made = found::<NoPlace>(&error).is_none();
+                let rest = if is_made { Rest::Nothing } else { Rest::NotMade };
+                (answer_without_head(&error), rest)
+            }
         }
     }
 

@@ -10,14 +10,20 @@ use tokio::{
 };
 
 use super::*;
+use crate::sockets::{LOOK_AGAIN, PLACE_WAIT, Place};
 use gridpost_core::delivery::request::Request;
 use gridpost_ports::{Attempted, EndpointClient};
 use gridpost_runtime::system::SystemClock;
 
 fn client() -> HttpClient {
+    client_of(OPEN_MAX)
+}
+
+fn client_of(connections: usize) -> HttpClient {
     let networks = "127.0.0.0/8".parse().expect("a network");
     let allowed = Allowed { networks, ..Allowed::default() };
-    HttpClient::new(allowed, Arc::new(SystemClock)).expect("trusted certificates")
+    let client = HttpClient::with_connections(connections, allowed, Arc::new(SystemClock));
+    client.expect("trusted certificates")
 }
 
 /// Serves one connection with these bytes and gives back what was sent to it.
@@ -53,6 +59,7 @@ async fn outcome(url: &str) -> Answer {
     match client().attempt(request).await {
         Attempted::Answered { answer, .. } => answer,
         Attempted::TimedOut { .. } => Answer::without_status(Outcome::TimedOut),
+        Attempted::NotMade => panic!("there are descriptors"),
     }
 }
 
@@ -136,11 +143,16 @@ async fn serve_all() -> (String, Arc<AtomicUsize>) {
     (url, accepted)
 }
 
+/// Takes so many places for other hosts.
+fn others(open: &OpenSockets, count: usize) -> Vec<Place> {
+    (0..count).map(|host| open.take(&format!("other-{host}")).expect("free")).collect()
+}
+
 /// Connections to any number of hosts would use up a function's file descriptors.
 #[tokio::test]
 async fn idle_connections_are_closed_when_many_are_open() {
     let (url, accepted) = serve_all().await;
-    let client = client();
+    let client = client_of(8);
     let open = client.0.plain.open.clone();
     let attempt = async || {
         let attempted = client.attempt(request_to(&url)).await;
@@ -149,16 +161,16 @@ async fn idle_connections_are_closed_when_many_are_open() {
     };
     assert_eq!([attempt().await, attempt().await], [1, 1], "it is kept");
     assert_eq!(open.count(), 1);
-    let others: Vec<_> = (0..OPEN_MAX).map(|_| open.one_more()).collect();
+    let others = others(&open, 6);
     assert_eq!(attempt().await, 2, "another one");
     let closed = async {
-        while open.count() > OPEN_MAX + 1 {
+        while open.count() > others.len() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), closed).await.expect("the first is closed");
+    tokio::time::timeout(Duration::from_secs(10), closed).await.expect("both are closed");
     drop(others);
-    assert_eq!([attempt().await, attempt().await], [2, 2], "it is kept again");
+    assert_eq!([attempt().await, attempt().await], [3, 3], "it is kept again");
 }
 
 /// A new one for every other request would cost a handshake, and in the end the machine's ports.
@@ -177,20 +189,71 @@ async fn a_host_with_many_requests_at_once_keeps_its_connections() {
     assert!(accepted < 2 * AT_ONCE, "{accepted} connections for {} requests", 20 * AT_ONCE);
 }
 
-/// What many requests at once leave open is closed only with their pool, which they all have already.
 #[tokio::test]
-async fn no_connection_is_kept_of_what_is_beyond_many_at_once() {
+async fn no_connection_is_kept_beyond_half_of_the_places() {
     let (url, accepted) = serve_all().await;
-    let client = client();
+    let client = client_of(8);
     let attempt = async || {
         let attempted = client.attempt(request_to(&url)).await;
         assert!(matches!(attempted, Attempted::Answered { .. }));
         accepted.load(Ordering::Relaxed)
     };
-    let mut others: Vec<_> = (0..OPEN_MAX).map(|_| client.0.plain.open.request()).collect();
+    let mut others = others(&client.0.plain.open, 4);
     assert_eq!([attempt().await, attempt().await], [1, 2], "beyond");
     others.pop();
     assert_eq!([attempt().await, attempt().await], [3, 3], "it is kept");
+}
+
+/// A lack of places fails no attempt, and is no other endpoint's lack.
+#[tokio::test]
+async fn a_host_that_hangs_leaves_places_for_others() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let hanging = format!("http://{}/hook", listener.local_addr().expect("bound"));
+    let (url, _) = serve_all().await;
+    let client = client_of(8);
+    let attempts: Vec<_> = (0..20)
+        .map(|_| {
+            let (client, request) = (client.clone(), request_to(&hanging));
+            tokio::spawn(async move { client.attempt(request).await })
+        })
+        .collect();
+    let began = Instant::now();
+    while client.0.plain.open.count() < 4 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..20 {
+        let attempted = client.attempt(request_to(&url)).await;
+        assert!(
+            matches!(attempted, Attempted::Answered { answer, .. } if answer.status == Some(200))
+        );
+    }
+    assert!(began.elapsed() < PLACE_WAIT, "{:?}", began.elapsed());
+    let mut not_made = 0;
+    for attempt in attempts {
+        if let Ok(attempted) = timeout(2 * PLACE_WAIT, attempt).await {
+            assert!(matches!(attempted.expect("no panic"), Attempted::NotMade));
+            not_made += 1;
+        }
+        if not_made == 16 {
+            return;
+        }
+    }
+    panic!("{not_made} of 16 have found that there is no place");
+}
+
+/// A request that finds another's connection while it waits for a place has made none afterwards.
+#[tokio::test]
+async fn requests_beyond_their_places_share_connections() {
+    let (url, accepted) = serve_all().await;
+    let client = client_of(8);
+    for _ in 0..20 {
+        let attempts = (0..64).map(|_| client.attempt(request_to(&url)));
+        for attempted in join_all(attempts).await {
+            assert!(matches!(attempted, Attempted::Answered { .. }));
+        }
+    }
+    tokio::time::sleep(10 * LOOK_AGAIN).await;
+    assert_eq!(accepted.load(Ordering::Relaxed), 4);
 }
 
 #[tokio::test]

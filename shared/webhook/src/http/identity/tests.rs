@@ -229,7 +229,7 @@ impl Fixture {
             Attempted::Answered { answer, response_text, .. } => {
                 (answer.outcome, response_text.unwrap_or_default())
             }
-            Attempted::TimedOut { .. } => panic!("it is answered at once"),
+            _ => panic!("it is answered at once"),
         }
     }
 }

@@ -329,5 +329,6 @@ pub(super) async fn attempt(
     {
         Attempted::Answered { answer, .. } => (answer, None),
         Attempted::TimedOut { late } => (Answer::without_status(Outcome::TimedOut), late.await),
+        Attempted::NotMade => panic!("there are descriptors"),
     }
 }
