@@ -23,6 +23,8 @@ use tokio::{
 mod azure;
 #[path = "dev/beside.rs"]
 mod beside;
+#[path = "dev/descriptors.rs"]
+mod descriptors;
 #[path = "dev/terminal.rs"]
 mod terminal;
 #[path = "dev/unwilling.rs"]
@@ -71,7 +73,12 @@ impl Place {
 
     /// Starts a process and waits until other commands find it.
     async fn dev(&self, flags: &str) -> Child {
-        let mut child = self.gridpost(&format!("dev --port 0 {flags}")).spawn().expect("it runs");
+        self.ready(self.gridpost(&format!("dev --port 0 {flags}"))).await
+    }
+
+    /// Starts a process by that command and waits until other commands find it.
+    async fn ready(&self, mut command: Command) -> Child {
+        let mut child = command.spawn().expect("it runs");
         let ready = async {
             while !self.connection_file().exists() {
                 assert!(child.try_wait().expect("a process").is_none(), "it ended");
