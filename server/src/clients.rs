@@ -1,5 +1,5 @@
 //! The connections of clients: as many as there are file descriptors for. If all are taken, the one that has
-//! waited longest for its client is closed for a new one, so that idle and half requests keep nobody out.
+//! waited longest for its client is closed for a new one, so that idle and half requests keep no other out.
 
 use std::{
     collections::HashMap,

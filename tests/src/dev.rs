@@ -41,6 +41,8 @@ pub struct Program {
     pub arguments: Vec<String>,
     /// Whether it counts latencies, as a deployed stack can.
     pub counts_latencies: bool,
+    /// The certificates of endpoints that it trusts, instead of the system's.
+    pub trusted: Option<PathBuf>,
 }
 
 /// A process that is up. Dropping it kills it.
@@ -61,7 +63,7 @@ impl Program {
     pub fn new(path: &Path, folder: &Path, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         let home = Home::at(folder);
-        Self { path: path.to_owned(), home, arguments, counts_latencies: false }
+        Self { path: path.to_owned(), home, arguments, counts_latencies: false, trusted: None }
     }
 
     /// The folder of a bucket of dead letters.
@@ -90,6 +92,9 @@ impl Program {
         let mut command = self.command();
         if self.counts_latencies {
             command.env("GRIDPOST_LATENCY_METRICS", "true");
+        }
+        if let Some(trusted) = &self.trusted {
+            command.env("SSL_CERT_FILE", trusted);
         }
         command.args(["dev", "--quiet", "--port", "0", "--data"]).arg(self.home.dev());
         command.args(&self.arguments).current_dir(self.home.root());

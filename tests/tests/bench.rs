@@ -100,3 +100,15 @@ async fn one_process_delivers_every_event() {
     assert_eq!((run.figures["events"], run.figures["missing"]), (300.0, 0.0));
     assert!(run.figures["dev CPU ms/event"] > 0.0, "{:?}", run.figures);
 }
+
+/// A connection costs a handshake, and in the end the machine's ports.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_busy_endpoint_keeps_its_connections_by_http_and_by_https() {
+    for mix in ["dev", "dev-https"] {
+        let run = quickly_with(mix, 2_000, |options| options.seconds = 60.0).await;
+        assert_eq!(run.problems, Vec::<String>::new());
+        assert_eq!((run.figures["events"], run.figures["missing"]), (2_000.0, 0.0));
+        let connections = run.figures["connections"];
+        assert!((1.0..150.0).contains(&connections), "{mix}: {connections}");
+    }
+}

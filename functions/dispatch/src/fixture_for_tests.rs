@@ -54,6 +54,8 @@ pub(crate) struct Fixture {
     pub(crate) message_bytes_max: usize,
     pub(crate) measures_latency: bool,
     pub(crate) sends_to_slow: bool,
+    /// Whether no request finds a file descriptor.
+    pub(crate) lacks_descriptors: bool,
     /// Faults of calls, numbered from 1.
     pub(crate) state_faults: Plan,
     pub(crate) payload_faults: Plan,
@@ -73,6 +75,15 @@ impl EndpointClient for Saying {
             }
             late => late,
         }
+    }
+}
+
+struct NoDescriptors;
+
+#[async_trait]
+impl EndpointClient for NoDescriptors {
+    async fn attempt(&self, _: Request) -> Attempted {
+        Attempted::NotMade
     }
 }
 
@@ -122,6 +133,7 @@ impl Fixture {
             message_bytes_max: 262_144,
             measures_latency: false,
             sends_to_slow: false,
+            lacks_descriptors: false,
             state_faults: Plan::default(),
             payload_faults: Plan::default(),
             parking_faults: Plan::default(),
@@ -256,7 +268,10 @@ impl Fixture {
             rates: Rates::new(self.deployment.of(tables)),
             listeners: Arc::clone(tables) as _,
             configuration,
-            client: Arc::new(Saying(Arc::clone(endpoints) as _, self.says.clone())),
+            client: match self.lacks_descriptors {
+                false => Arc::new(Saying(Arc::clone(endpoints) as _, self.says.clone())),
+                true => Arc::new(NoDescriptors),
+            },
             resources: Arc::new(NoResources),
             meter: Arc::clone(meter) as _,
             journal: Arc::clone(meter) as _,

@@ -80,7 +80,7 @@ impl Cloud {
             let cloud = Arc::clone(&cloud);
             async move { Some(cloud.answer(&parts, body).await) }
         };
-        sink::serve(tls, answer).await
+        sink::serve(tls, Arc::default(), answer).await
     }
 
     async fn answer(&self, parts: &Parts, body: Bytes) -> Response<Bytes> {

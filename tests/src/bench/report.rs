@@ -48,6 +48,8 @@ const DEV: &Columns = &[
     ("dev CPU ms/event", "CPU ms", 4),
     ("dev peak MB", "MB", 1),
     ("dev ready ms", "ready ms", 0),
+    ("events", "events", 0),
+    ("connections", "connections", 0),
     ("duplicates", "duplicates", 0),
 ];
 

@@ -173,7 +173,8 @@ impl Front {
         let folder = options.logs.join(&mix.name);
         // Removes what an earlier run has left there.
         let _ = fs::remove_dir_all(&folder);
-        let program = dev::Program::new(&options.gridpost, &folder, &["--sync", sync]);
+        let mut program = dev::Program::new(&options.gridpost, &folder, &["--sync", sync]);
+        program.trusted = mix.https.then(|| options.trusted());
         let dev = program.start().await?;
         let mut topics = Vec::new();
         for name in (0..mix.topics).map(topic_name) {
@@ -199,7 +200,7 @@ pub(super) struct Deployment {
     mappings: Option<Arc<Mappings>>,
     pub(super) book: Arc<Book>,
     publishes: Publishes,
-    _sinks: Sinks,
+    sinks: Sinks,
 }
 
 impl Deployment {
@@ -213,7 +214,7 @@ impl Deployment {
             None => Front::functions(mix, options, &sinks, &book, tls).await?,
         };
         let (mix, publishes) = (mix.clone(), Publishes::new(mix)?);
-        Ok(Self { mix, front, programs, mappings, book, publishes, _sinks: sinks })
+        Ok(Self { mix, front, programs, mappings, book, publishes, sinks })
     }
 
     /// Starts or stops dispatch's mappings.
@@ -367,6 +368,9 @@ impl Deployment {
                 "dev" => set("dev ready ms", program.ready_after.as_secs_f64() * 1_000.0),
                 _ => set("ingest invocations/event", sum.publishes as f64 / events),
             };
+        }
+        if self.mix.dev.is_some() {
+            set("connections", self.sinks.connections() as f64);
         }
         if self.mix.load != Load::Backlog {
             for (name, values) in &sum.hops {

@@ -1,6 +1,16 @@
 //! The endpoints: they answer, mostly at once, and record what arrives.
 
-use std::{future::ready, io, net::Ipv4Addr, path::Path, sync::Arc, time::Duration};
+use std::{
+    future::ready,
+    io,
+    net::Ipv4Addr,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use gridpost_testkit::server::{Server, consent, response};
@@ -17,9 +27,13 @@ use super::{
     mix::{Conduct, Endpoint, Mix},
 };
 
-/// Serves all addresses of this machine (127.0.0.0/8), over TLS if there is an acceptor. Returns the
-/// server and its URL.
-pub async fn serve<A, F>(tls: Option<TlsAcceptor>, answer: A) -> io::Result<(Server, String)>
+/// Serves all addresses of this machine (127.0.0.0/8), over TLS if there is an acceptor, and counts the
+/// connections. Returns the server and its URL.
+pub async fn serve<A, F>(
+    tls: Option<TlsAcceptor>,
+    connections: Arc<AtomicU64>,
+    answer: A,
+) -> io::Result<(Server, String)>
 where
     A: Fn(Parts, Bytes) -> F + Send + Sync + 'static,
     F: Future<Output = Option<Response<Bytes>>> + Send + 'static,
@@ -27,9 +41,21 @@ where
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let server = match tls {
-        None => Server::on(listener, |stream| ready(Ok(stream)), answer)?,
+        None => {
+            let accept = move |stream| {
+                connections.fetch_add(1, Ordering::Relaxed);
+                ready(Ok(stream))
+            };
+            Server::on(listener, accept, answer)?
+        }
         // A client that does not trust the certificate is done.
-        Some(tls) => Server::on(listener, move |stream| tls.accept(stream), answer)?,
+        Some(tls) => {
+            let accept = move |stream| {
+                connections.fetch_add(1, Ordering::Relaxed);
+                tls.accept(stream)
+            };
+            Server::on(listener, accept, answer)?
+        }
     };
     let url = format!("{scheme}://127.0.0.1:{}", server.port());
     Ok((server, url))
@@ -38,6 +64,7 @@ where
 /// Running endpoints.
 pub struct Sinks {
     server: Server,
+    connections: Arc<AtomicU64>,
     /// The URL at which nothing is recorded.
     pub root: String,
     is_secure: bool,
@@ -72,10 +99,17 @@ impl Sinks {
                 Some(consent.unwrap_or_else(|| response(200, "")))
             }
         };
-        let (server, root) = serve(mix.https.then_some(tls), answer).await?;
+        let connections = Arc::default();
+        let tls = mix.https.then_some(tls);
+        let (server, root) = serve(tls, Arc::clone(&connections), answer).await?;
         // Its listener is closed at once: connections are refused.
         let dead_port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?.local_addr()?.port();
-        Ok(Self { server, root, is_secure: mix.https, dead_port })
+        Ok(Self { server, connections, root, is_secure: mix.https, dead_port })
+    }
+
+    /// How many connections there have been.
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// The URL of an endpoint. Each endpoint is a separate host, so that endpoints share no

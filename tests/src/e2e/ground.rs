@@ -75,8 +75,8 @@ impl Ground {
         fs::create_dir_all(home.logs())?;
         let path = program::gridpost().await?.to_owned();
         // A stack counts latencies, too.
-        let program =
-            Program { path, home: home.clone(), arguments: Vec::new(), counts_latencies: true };
+        let own = Program::new(&path, folder, &[]);
+        let program = Program { home: home.clone(), counts_latencies: true, ..own };
         let process = program.start().await?;
         let connection = process.connection.clone();
         let under = Under::Process(Box::new(process));

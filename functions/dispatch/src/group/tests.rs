@@ -232,3 +232,19 @@ async fn a_payload_is_let_go_when_the_end_of_its_delivery_is_counted() {
     let delivered = meter.counts().iter().any(|it| it.metric == "DeliverySuccessCount");
     assert!(delivered && meter.unwritten() == 0, "{:?}", meter.counts());
 }
+
+/// A lack of file descriptors is no failure of the endpoint, and costs it no attempt.
+#[tokio::test(start_paused = true)]
+async fn what_finds_no_descriptor_waits_without_an_attempt() {
+    let mut fixture = Fixture::new(None);
+    fixture.lacks_descriptors = true;
+    assert_eq!(fixture.receive(Queue::Dispatch, &deliveries(1)).await, [0; 0]);
+    let (queue, message) = fixture.deployment.queues.sent().pop().expect("it is moved");
+    let moved = Delivery::decode(&message.body).expect("a delivery");
+    assert_eq!((queue, moved.attempts.made), (Queue::Retry(0), 0));
+    assert_eq!(moved.due, Some(NOW + Duration::from_secs(2)));
+
+    assert_eq!(fixture.receive(Queue::Retry(0), &deliveries(1)).await, [1]);
+    assert_eq!(fixture.hidden(), [(1, 2)]);
+    assert_eq!((fixture.health_writes().await, fixture.deployment.tables.states().len()), (0, 0));
+}

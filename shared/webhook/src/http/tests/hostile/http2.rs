@@ -1,6 +1,7 @@
 //! HTTP/2 frames that a well-behaved receiver would not send. RFC 9113 names kinds and flags.
 
 use super::*;
+use futures::future::join_all;
 
 const NAMED: &str = "https://example.com/hook";
 const DATA: u8 = 0;
@@ -203,4 +204,24 @@ async fn hostile_http2_receivers_cost_little_and_are_sent_again_only_what_they_r
         check(row, net, Some(&identity), NAMED, body, ends).await;
         assert_eq!(arrived.load(Ordering::Relaxed), requests, "{row}");
     }
+}
+
+/// Offered both, the client takes HTTP/2, and its requests share a connection.
+#[tokio::test(start_paused = true)]
+async fn requests_share_a_connection_where_http2_is_offered() {
+    const AT_ONCE: u32 = 63;
+    let identity = Identity::new("example.com", 2100);
+    let config = Arc::new(identity.server(&["h2", "http/1.1"]));
+    let all = usize::try_from(1 + AT_ONCE).expect("few");
+    let mut script =
+        vec![send(frame(SETTINGS, 0, 0, &[])), Step::Requests(1), answer(1), Step::Requests(all)];
+    script.extend((1..=AT_ONCE).map(|number| answer(1 + 2 * number)));
+    script.push(Step::Hang);
+    let net = Arc::new(Net::new(Transport::Tls(config), vec![script]));
+    let client = client(&net, Some(&identity));
+    assert_eq!(attempt(&client, NAMED, 2).await, (status(200), None));
+    for answered in join_all((0..AT_ONCE).map(|_| attempt(&client, NAMED, 2))).await {
+        assert_eq!(answered, (status(200), None));
+    }
+    assert_eq!(net.dialled().len(), 1);
 }
