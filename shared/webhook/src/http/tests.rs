@@ -229,7 +229,8 @@ async fn a_host_that_hangs_leaves_places_for_others() {
     }
     assert!(began.elapsed() < PLACE_WAIT, "{:?}", began.elapsed());
     let mut not_made = 0;
-    for attempt in attempts {
+    // The first ones hang.
+    for attempt in attempts.into_iter().rev() {
         if let Ok(attempted) = timeout(2 * PLACE_WAIT, attempt).await {
             assert!(matches!(attempted.expect("no panic"), Attempted::NotMade));
             not_made += 1;
@@ -241,19 +242,24 @@ async fn a_host_that_hangs_leaves_places_for_others() {
     panic!("{not_made} of 16 have found that there is no place");
 }
 
-/// A request that finds another's connection while it waits for a place has made none afterwards.
+/// A request that waits for a place and finds another's connection meanwhile makes none afterwards.
 #[tokio::test]
 async fn requests_beyond_their_places_share_connections() {
+    const KEPT: usize = 4;
     let (url, accepted) = serve_all().await;
-    let client = client_of(8);
-    for _ in 0..20 {
-        let attempts = (0..64).map(|_| client.attempt(request_to(&url)));
+    let client = client_of(4 * KEPT);
+    let attempts = async |count: usize| {
+        let attempts = (0..count).map(|_| client.attempt(request_to(&url)));
         for attempted in join_all(attempts).await {
             assert!(matches!(attempted, Attempted::Answered { .. }));
         }
-    }
+    };
+    attempts(KEPT).await;
+    let others = others(&client.0.plain.open, 2 * KEPT);
+    attempts(100 * KEPT).await;
+    drop(others);
     tokio::time::sleep(10 * LOOK_AGAIN).await;
-    assert_eq!(accepted.load(Ordering::Relaxed), 4);
+    assert_eq!(accepted.load(Ordering::Relaxed), KEPT);
 }
 
 #[tokio::test]
