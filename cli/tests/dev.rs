@@ -708,6 +708,7 @@ async fn bodies_without_a_key_take_no_memory() {
         }
     }
     let more_kb = resident_kb() - before;
-    assert!(more_kb < 10_000, "{more_kb} kB");
+    // A connection reads up to 400 kB at once.
+    assert!(more_kb < 30_000, "{more_kb} kB");
     assert!(end(dev, Signal::TERM).await.success());
 }
