@@ -3,7 +3,8 @@
 //!
 //! - [`aws`]: the deployed functions on an emulator: killed, their calls refused or answered
 //!   wrongly, the emulator restarted, the functions switched between two commits.
-//! - [`dev`]: `gridpost dev` under load, ended by SIGKILL at random instants and started again.
+//! - [`dev`]: `gridpost dev` under load, ended by SIGKILL at random instants and started again, perhaps on a
+//!   [`machine`] with a full disk, few file descriptors and a clock that is moved.
 //! - [`schedules`]: the schedules of the conformance tables as real deliveries.
 //!
 //! [`endpoints`] are those of the first two, and [`tally`] judges what became of their events; [`journal`]
@@ -16,6 +17,7 @@ pub mod deployment;
 pub mod dev;
 pub mod endpoints;
 pub mod journal;
+pub mod machine;
 pub mod mayhem;
 pub mod planned_answer;
 pub mod proxy;

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use gridpost_tests::chaos::dev::{Plan, run};
+use gridpost_tests::chaos::{
+    dev::{Plan, run},
+    machine::Machine,
+};
 
 const SEED: u64 = 7;
 
@@ -22,6 +25,7 @@ async fn nothing_that_was_accepted_is_lost_when_it_is_killed() {
         schedule: Some(vec![1, 2, 3, 5, 8, 13]),
         // A busy machine takes longer than others; what still waits then must be in the ledger.
         settles: Duration::from_secs(300),
+        machine: Machine::default(),
     };
     let program = gridpost_tests::program::gridpost().await.expect("it compiles");
     let found = run(program, folder.path(), plan).await.expect("it runs");

@@ -3,6 +3,7 @@
 //! `cargo run -p gridpost-tests --bin chaos -- aws --runs 20 --deliveries 5000`
 
 use std::{
+    fs::{remove_dir_all, remove_file},
     path::{Path, PathBuf, absolute},
     process::ExitCode,
     time::Duration,
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use gridpost_tests::{
     chaos::{
         aws, dev,
+        machine::Machine,
         roll_out::RollOut,
         schedules::{self, Pace, Played, Scenario},
     },
@@ -93,6 +95,18 @@ struct DevArguments {
     #[arg(long, default_value = "target/crash")]
     folder: PathBuf,
 
+    /// Fill the disk of the folder again and again: it must be a small one, for nothing else
+    #[arg(long, requires = "folder")]
+    fill_disk: bool,
+
+    /// File descriptors that the process may have
+    #[arg(long)]
+    open_files: Option<u32>,
+
+    /// Move the process's clock by up to 20 minutes, again and again, by this library `libfaketime.so.1`
+    #[arg(long, value_name = "LIBRARY")]
+    faketime: Option<PathBuf>,
+
     #[command(flatten)]
     gridpost: Gridpost,
 }
@@ -166,7 +180,11 @@ fn row(seed: u64, found: &aws::Outcome) -> String {
 
 async fn on_dev(arguments: DevArguments) -> anyhow::Result<bool> {
     let folder = absolute(&arguments.folder)?;
-    let _ = std::fs::remove_dir_all(&folder);
+    // The folder itself may be a mount.
+    for entry in std::fs::read_dir(&folder).into_iter().flatten() {
+        let path = entry?.path();
+        let _ = if path.is_dir() { remove_dir_all(&path) } else { remove_file(&path) };
+    }
     let plan = dev::Plan {
         seed: arguments.seed,
         per_second: arguments.rate.max(1),
@@ -178,6 +196,11 @@ async fn on_dev(arguments: DevArguments) -> anyhow::Result<bool> {
         hangs_for: Duration::from_secs(45),
         schedule: None,
         settles: Duration::from_secs_f64(arguments.settle * 60.0),
+        machine: Machine {
+            fills_disk: arguments.fill_disk,
+            open_files: arguments.open_files,
+            faketime: arguments.faketime,
+        },
     };
     let found = dev::run(&arguments.gridpost.path().await?, &folder, plan).await?;
     println!("seed {}: {found}", arguments.seed);

@@ -3,7 +3,7 @@
 //! has no dead-letter destination, or still wait. The ledger must balance, and the journal must agree with
 //! the requests that arrived.
 //!
-//! The endpoints recover in the end, so that waiting deliveries can end.
+//! The endpoints recover in the end, so that waiting deliveries can end. [`machine`] is what else goes wrong.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -25,6 +25,7 @@ use tokio::{
 use super::{
     endpoints::{Endpoints, Key, Rule, number_of},
     journal::{self, Journal, Records},
+    machine::Machine,
     tally::{Ledger, Tally},
 };
 use crate::{
@@ -54,6 +55,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// How often to check whether everything has ended.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
+/// How long a process may take to start, on a disk that is full now and then.
+const STARTED_WITHIN: Duration = Duration::from_secs(60);
+
 /// How long the ledger may take to balance, once everything has ended.
 const LEDGER_MAX_S: u32 = 60;
 
@@ -79,6 +83,8 @@ pub struct Plan {
     pub schedule: Option<Vec<u32>>,
     /// How long everything may take to end once publishing has ended.
     pub settles: Duration,
+    /// What is wrong with the machine.
+    pub machine: Machine,
 }
 
 /// The result of a run.
@@ -94,7 +100,8 @@ pub struct Outcome {
     pub kills: u32,
     /// Messages in the poison queue.
     pub poison: usize,
-    /// Where the journal differs from what arrived; `None` if not everything has ended.
+    /// Where the journal differs from what arrived; `None` if not everything has ended, or the disk was full:
+    /// history makes room then.
     pub differences: Option<Vec<String>>,
     /// How long it took.
     pub took: Duration,
@@ -117,7 +124,8 @@ impl fmt::Display for Outcome {
             "{sent} sent; {kills} kills, {poison} poison messages; {ledger}; {took_s:.0} s; {tally}"
         )?;
         let Some(differences) = differences else {
-            return write!(formatter, "\n  the journal was not compared: events wait");
+            let why = "events wait, or history made room on a full disk";
+            return write!(formatter, "\n  the journal was not compared: {why}");
         };
         differences.iter().try_for_each(|one| write!(formatter, "\n  the journal: {one}"))
     }
@@ -151,7 +159,7 @@ struct Run {
 pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<Outcome> {
     let began = Instant::now();
     let endpoints = Endpoints::open(&RULES, plan.hangs_for).await?;
-    let program = Program::new(program, folder, &[]);
+    let program = Program::new(&plan.machine.run_by(program, folder)?, folder, &[]);
     let dev = program.start().await?;
     let key = create_topic(&dev.api, TOPIC, &json!({})).await?;
     for rule in RULES {
@@ -170,8 +178,11 @@ pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<Ou
     let accepted = Mutex::default();
     let run = Arc::new(Run { plan, program, endpoints, up, http, key, accepted });
     let until = Instant::now() + run.plan.lasts;
-    let (sent, (dev, kills)) =
-        tokio::try_join!(publish_until(Arc::clone(&run), until), run.rage_until(dev, until))?;
+    let (sent, (dev, kills), ()) = tokio::try_join!(
+        publish_until(Arc::clone(&run), until),
+        run.rage_until(dev, until),
+        run.plan.machine.disturb_until(folder, run.plan.seed, until)
+    )?;
     run.endpoints.recover();
     let found = run.settle(&dev, sent).await?;
     Ok(Outcome { kills, took: began.elapsed(), ..found })
@@ -239,9 +250,21 @@ impl Run {
             dev.kill().await?;
             kills += 1;
             self.up.send_replace(None);
-            dev = self.program.start().await?;
+            dev = self.start_again().await?;
             self.up.send_replace(Some(publish_endpoint(&dev.connection, TOPIC)));
             eprintln!("killed {kills} times; ready again after {:.0?}", dev.ready_after);
+        }
+    }
+
+    /// Starts the next process; on a full disk it may take several tries.
+    async fn start_again(&self) -> anyhow::Result<Dev> {
+        let until = Instant::now() + STARTED_WITHIN;
+        loop {
+            match self.program.start().await {
+                Err(_) if self.plan.machine.fills_disk && Instant::now() < until => {}
+                started => return started,
+            }
+            sleep(LOOK_AGAIN / 10).await;
         }
     }
 
@@ -258,7 +281,10 @@ impl Run {
                 let poison = poison["value"].as_array().map_or(0, Vec::len);
                 let ledger = self.audit().await?;
                 let has_ended = ledger.under_way == 0 && tally.missing.is_empty();
-                let journal = if has_ended { Some(Journal::read(&dev.api).await?) } else { None };
+                let journal = match has_ended && !self.plan.machine.fills_disk {
+                    true => Some(Journal::read(&dev.api).await?),
+                    false => None,
+                };
                 // Read it last: events that have ended meanwhile are no longer missing.
                 let (tally, dead) = self.look(dev, &accepted).await?;
                 let requests = self.endpoints.requests();
