@@ -139,6 +139,18 @@ impl Place {
         }
     }
 
+    /// Waits until the connection has had no whole request for so long, from now on.
+    pub(crate) async fn has_no_request_for(&self, least: Duration) {
+        let began = Instant::now();
+        loop {
+            sleep(least).await;
+            let since = *self.connection.waits_since();
+            if since.is_some_and(|since| since.max(began).elapsed() >= least) {
+                return;
+            }
+        }
+    }
+
     /// Notes that the connection has a whole request, until the answer is there.
     pub(crate) async fn answering<T>(&self, answer: impl Future<Output = T>) -> T {
         *self.connection.waits_since() = None;

@@ -63,6 +63,9 @@ const HEAD_WITHIN: Duration = Duration::from_secs(60);
 /// The longest time for a body.
 const BODY_WITHIN: Duration = Duration::from_secs(60);
 
+/// How long a client may take for the rest of its request once the process stops.
+const PARTING: Duration = Duration::from_secs(2);
+
 /// How much of a refused request's body is read, unseen, and how long: most clients read no answer before they
 /// have sent all of it.
 const REFUSED_BYTES_MAX: usize = 1_024 * 1_024;
@@ -159,7 +162,10 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, place: &Place, re
     // A client that disconnects during a request is no error.
     if requests.stopping.unless(connection.as_mut()).await.is_none() {
         connection.as_mut().graceful_shutdown();
-        let _ = connection.await;
+        tokio::select! {
+            _ = connection => {}
+            () = place.has_no_request_for(PARTING) => {}
+        }
     }
 }
 
@@ -432,6 +438,22 @@ mod tests {
             );
             let slack = Duration::from_secs(1);
             assert!((within..=within + slack).contains(&took), "{row}: {took:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stalls_holds_up_no_end() {
+        let half_a_body =
+            "PUT /topics/orders HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{";
+        for request in ["", "POST /topics/orders/api/ev", half_a_body] {
+            let dev = Dev::start(Options::default()).await.expect("it starts");
+            let mut stream = TcpStream::connect(dev.address()).await.expect("a connection");
+            stream.write_all(request.as_bytes()).await.expect("written");
+            sleep(Duration::from_secs(1)).await;
+            let began = Instant::now();
+            assert!(dev.drain(Duration::from_secs(35)).await, "{request}");
+            assert!(began.elapsed() <= 2 * PARTING, "{request}: {:?}", began.elapsed());
+            dev.stop().await;
         }
     }
 

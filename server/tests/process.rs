@@ -264,6 +264,33 @@ async fn a_restart_goes_on_with_the_schedule() {
     fixture.dev.stop().await;
 }
 
+/// What is under way needs the rest of the disk.
+#[tokio::test(flavor = "multi_thread")]
+async fn below_the_floor_of_the_disk_publishes_are_refused_and_deliveries_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fixture = Fixture::start(Some(folder.path())).await;
+    let receiver = Receiver::start().await;
+    receiver.script("often", &[500]);
+    fixture.subscribe("often", &receiver.named("often"), DEAD_LETTER_BUCKET).await;
+    fixture.publish("often", "o-1").await;
+    until("an attempt", async || receiver.seen("often").pop()).await;
+    fixture.dev.stop().await;
+
+    let data = Some(folder.path().to_owned());
+    let fixture =
+        Fixture::of(Options { data, disk_floor: Some(u64::MAX), ..Options::default() }).await;
+    let publish = fixture.http.post(fixture.url("/topics/orders/api/events"));
+    let publish = publish.header("aeg-sas-key", fixture.key("orders").await);
+    let answer = publish.json(&event("often", "o-2")).send().await.expect("an answer");
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(answer.headers()["retry-after"], "1");
+    let refusal: Value = answer.json().await.expect("JSON");
+    assert_eq!(refusal["error"]["code"], "ServiceUnavailable");
+    fixture.counted("often", "delivered").await;
+    assert!(receiver.seen("often").iter().all(|seen| seen.event_id == "o-1"));
+    fixture.dev.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_clock_does_not_run_on_while_no_process_does() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -12,6 +12,6 @@ pub(crate) fn end_all(connection: &Connection) -> rusqlite::Result<()> {
          UPDATE redrives SET document = json_set(document, '$.lease', NULL) \
          WHERE json_extract(document, '$.lease') IS NOT NULL; \
          UPDATE publishes SET document = json_set(document, '$.standing.begun.leaseUntil', 0) \
-         WHERE json_extract(document, '$.standing.begun') IS NOT NULL;",
+         WHERE instr(document, '\"begun\"') > 0;",
     )
 }
