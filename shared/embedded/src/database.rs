@@ -501,7 +501,7 @@ impl Writer {
             Failure::FullDisk => Failure::FullDisk,
         })?;
         self.note_time(connection)?;
-        self.forget(connection);
+        self.forget(connection)?;
         execute("COMMIT")?;
         self.commits.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -517,16 +517,22 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes expired rows now and then. Failures are retried the next time.
-    fn forget(&self, connection: &Connection) {
+    /// Removes expired rows now and then. Failures are retried the next time; a full disk fails the transaction,
+    /// which is then done without.
+    fn forget(&self, connection: &Connection) -> Result<(), Failure> {
         let now = self.clock.now();
         let mut sweeps = lock(&self.sweeps);
-        let Some(sweep) = sweeps.commit(now) else { return };
-        let has_more = expiry::forget(connection, now, sweep).unwrap_or_else(|error| {
-            tracing::warn!(%error, "failed to remove expired rows");
-            false
-        });
-        sweeps.swept(now, has_more);
+        let Some(sweep) = sweeps.commit(now) else { return Ok(()) };
+        let swept = expiry::forget(connection, now, sweep);
+        sweeps.swept(now, matches!(swept, Ok(true)));
+        match swept {
+            Ok(_) => Ok(()),
+            Err(error) if is_full_disk(&error) => Err(Failure::FullDisk),
+            Err(error) => {
+                tracing::warn!(%error, "failed to remove expired rows");
+                Ok(())
+            }
+        }
     }
 
     fn work(&self, connection: &Connection, received: &mpsc::Receiver<Box<dyn Job>>) {
