@@ -468,7 +468,7 @@ mod tests {
             };
             let (want, seen) = match is_time {
                 true => ("`10X` is not a time: write 500ms, 2s, 10m, 24h or 7d", &mut times),
-                false => ("`10X` is no count: write 500, 10k or 2M", &mut counts),
+                false => ("`10X` is no count: write 500, 10k, 2M or 1.5G", &mut counts),
             };
             *seen += 1;
             let told = refused("10X");

@@ -51,7 +51,7 @@ use tasks::{Stopping, guarded};
 use tls::{Tls, TlsError};
 
 pub use descriptors::Connections;
-pub use gridpost_embedded::{Sync, dead_letter_path};
+pub use gridpost_embedded::{NoRoom, Sync, dead_letter_path};
 pub use tasks::Ended;
 
 /// The bucket that `gridpost dev` names for dead letters. Others are folders beside it.
@@ -214,6 +214,11 @@ impl Dev {
     /// Returns the clock.
     pub fn clock(&self) -> &DevClock {
         &self.process.clock
+    }
+
+    /// Fails while publishes are refused, for lack of room on the disk.
+    pub fn may_publish(&self) -> Result<(), NoRoom> {
+        self.process.store.may_publish()
     }
 
     /// Waits until a task ends that must not. The process should then end, and say so.

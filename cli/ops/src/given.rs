@@ -97,7 +97,8 @@ pub fn count_in<T: TryFrom<u64>>(
             _ => None,
         };
         let count = scale.and_then(|scale| scaled(number, scale));
-        let count = count.ok_or_else(|| format!("`{given}` is no count: write 500, 10k or 2M"))?;
+        let count =
+            count.ok_or_else(|| format!("`{given}` is no count: write 500, 10k, 2M or 1.5G"))?;
         let fits = T::try_from(count).ok().filter(|_| range.contains(&count));
         fits.ok_or_else(|| match (range.start_bound(), range.end_bound()) {
             (Bound::Included(least), Bound::Included(most)) => {
@@ -193,7 +194,7 @@ mod tests {
         for given in
             ["", "k", "10X", "1.5", "1.0005k", "-1", "+1", "1e3", "10K", "1 k", "1..5k", "1.k", "ж"]
         {
-            let want = format!("`{given}` is no count: write 500, 10k or 2M");
+            let want = format!("`{given}` is no count: write 500, 10k, 2M or 1.5G");
             assert_eq!(count_in::<u64>(..)(given), Err(want), "{given}");
         }
         for (read, want) in [

@@ -284,6 +284,9 @@ async fn serve(
     let _written = Written::write(&connection, home)?;
     let progress = Progress::on_stderr();
     progress.line(&format!("✓ Gridpost listens on {}", dev.url()));
+    if let Err(no_room) = dev.may_publish() {
+        progress.line(&format!("! {no_room}"));
+    }
     let is_asked_for = !arguments.no_demo && declared.is_none();
     let in_use = if is_asked_for { own::other(&api).await? } else { None };
     if let Some(whose) = &in_use {

@@ -15,6 +15,7 @@ const STEPS: [&str; 0] = [];
 /// Makes the tables of a new database, or brings those of an older form up to date.
 pub(crate) fn make_tables(connection: &Connection, folder: &Path) -> Result<(), OpenError> {
     match form(connection)? {
+        0 if has_tables(connection)? => Err(OpenError::Foreign(folder.to_owned())),
         0 => Ok(execute(connection, include_str!("schema.sql"))?),
         _ => bring_up_to_date(connection, folder, (OLDEST, &STEPS)),
     }
@@ -22,6 +23,11 @@ pub(crate) fn make_tables(connection: &Connection, folder: &Path) -> Result<(), 
 
 fn form(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+fn has_tables(connection: &Connection) -> rusqlite::Result<bool> {
+    let any = "SELECT EXISTS (SELECT 1 FROM sqlite_schema)";
+    connection.query_row(any, [], |row| row.get(0))
 }
 
 fn execute(connection: &Connection, statements: &str) -> rusqlite::Result<()> {
@@ -103,6 +109,12 @@ mod tests {
         connection.execute_batch("DROP TRIGGER breaks").expect("dropped");
         opened(&connection).expect("it goes on");
         assert_eq!((form(&connection).ok(), rows(&connection).len()), (Some(9), 1));
+    }
+
+    #[test]
+    fn the_tables_of_others_are_left_alone() {
+        let refused = make_tables(&of_form(0), Path::new("folder")).expect_err("refused");
+        assert_eq!(refused.to_string(), "folder has a gridpost.sqlite that is not Gridpost's");
     }
 
     #[test]

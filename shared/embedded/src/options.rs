@@ -93,17 +93,18 @@ pub enum OpenError {
     #[error("another process has {} open", .0.display())]
     InUse(PathBuf),
     #[error(
-        "{} was written by a newer Gridpost (form {form}, this one knows {newest}): open it with that, or restore a \
-         copy from before",
+        "{} was written by a newer Gridpost, which can open it (its form is {form}; this one knows up to {newest})",
         .folder.display()
     )]
     NewerForm { folder: PathBuf, form: i64, newest: i64 },
     #[error(
-        "{} was written by a Gridpost from before any release (form {form}, this one knows {oldest} and later): name \
-         another folder, or open it with that to the end",
+        "{} was written by a Gridpost from before the first release (its form is {form}; this one knows {oldest} and \
+         later)",
         .folder.display()
     )]
     OlderForm { folder: PathBuf, form: i64, oldest: i64 },
+    #[error("{} has a gridpost.sqlite that is not Gridpost's", .0.display())]
+    Foreign(PathBuf),
     #[error("{} can't be used", .0.display())]
     Folder(PathBuf, #[source] io::Error),
     #[error("the database can't be used")]
