@@ -228,7 +228,12 @@ impl Clock for DevClock {
         let (steady_ms, back_ms) = {
             let mut steady = self.steady.lock().expect("no panic while held");
             let passed = i64::try_from(steady.began.elapsed().as_millis()).unwrap_or(i64::MAX);
-            steady.look(machine_ms(), passed)
+            let (steady_ms, back_ms) = steady.look(machine_ms(), passed);
+            match self.speed {
+                Speed::REAL => (steady_ms, back_ms),
+                // An hour that the machine sleeps is no day of a fast clock.
+                _ => (self.anchor.machine_ms.saturating_add(passed), back_ms),
+            }
         };
         if back_ms > 0 {
             tracing::warn!(back_ms, "the machine's clock was set back; this one goes on");

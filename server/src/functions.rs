@@ -1,6 +1,6 @@
 //! Invokes the functions' handlers.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 use gridpost_core::{delivery::queue::Queue, error::chain, time::Timestamp};
 use gridpost_dead_letter::gather;
@@ -32,10 +32,17 @@ pub(crate) async fn invoke(
 ) -> Option<BTreeSet<String>> {
     let now = process.clock.now();
     let deadline = now + process.clock.pace().to_clock(mapping.timeout);
-    let run = run(process, mapping.queue, batch, (now, deadline));
-    let Ok(kept) = timeout(mapping.timeout, run).await else {
-        tracing::error!(queue = %mapping.queue, "an invocation ran into its timeout");
-        return None;
+    let mut run = pin!(run(process, mapping.queue, batch, (now, deadline)));
+    let kept = loop {
+        match timeout(mapping.timeout, run.as_mut()).await {
+            Ok(kept) => break kept,
+            // What it has delivered must be noted, however long that waits for room on the disk.
+            Err(_) if process.store.waits_for_room() => {}
+            Err(_) => {
+                tracing::error!(queue = %mapping.queue, "an invocation ran into its timeout");
+                return None;
+            }
+        }
     };
     meter(process, mapping.queue).flush(process.clock.now());
     Some(kept.into_iter().collect())

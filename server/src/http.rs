@@ -56,9 +56,9 @@ const BODY_BYTES_MAX: usize = 10 * 1_024 * 1_024;
 const COUNTS: &str = "/dev/counts";
 const TLS_BEGINS_WITHIN: Duration = Duration::from_secs(10);
 
-/// The longest time between two requests of a connection, and for the head of one. Many clients close idle
-/// connections after less than a minute.
-const HEAD_WITHIN: Duration = Duration::from_secs(60);
+/// The longest time between two requests of a connection, and for the head of one: longer than a minute, after which
+/// many clients close idle connections.
+const HEAD_WITHIN: Duration = Duration::from_secs(75);
 
 /// The longest time for a body.
 const BODY_WITHIN: Duration = Duration::from_secs(60);

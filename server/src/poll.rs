@@ -37,6 +37,20 @@ pub(crate) async fn poll(process: Arc<Process>, mapping: Mapping, stopping: Stop
         (slot, gather(&process, &mapping).await)
     };
     while let Some((slot, batch)) = stopping.unless(next()).await {
+        if batch.is_empty() {
+            // The disk is full: what is in hand ends first, or it would be received again when it is visible.
+            drop(slot);
+            let end = async {
+                while let Some(ended) = invocations.join_next().await {
+                    told(ended);
+                }
+                while process.store.waits_for_room() {
+                    sleep(AFTER_FAILURE).await;
+                }
+            };
+            stopping.unless(end).await;
+            continue;
+        }
         let process = Arc::clone(&process);
         invocations.spawn(async move {
             carry_out(&process, mapping, batch).await;
@@ -67,14 +81,13 @@ async fn carry_out(process: &Process, mapping: Mapping, batch: Vec<Received>) {
     }
 }
 
-/// Collects the next batch: full, or as old as its window.
+/// Collects the next batch: full, or as old as its window. It is empty while writes wait for room on the disk: what
+/// it would deliver could not be noted as delivered.
 async fn gather(process: &Process, mapping: &Mapping) -> Vec<Received> {
     let mut batch = Vec::new();
     while batch.is_empty() {
         if process.store.waits_for_room() {
-            // What it would deliver could not be noted as delivered.
-            sleep(AFTER_FAILURE).await;
-            continue;
+            return batch;
         }
         batch = receive(process, mapping, mapping.batch).await;
         if batch.is_empty() {

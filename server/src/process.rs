@@ -256,7 +256,7 @@ impl Parts {
             dice: Arc::new(SystemDice),
             configuration: self.cache(self.store.tables()).with_keys(self.store.tables()),
             sender: self.store.queues(),
-            payloads: self.store.payloads(),
+            payloads: self.store.payloads_of_publishes(),
             records: self.store.tables(),
             meter: self.meter("ingest"),
             journal: self.journal(),

@@ -157,10 +157,15 @@ impl Database {
             None => before + IN_MEMORY_STEP,
         };
         set_note(&connection, OPENED, opened)?;
+        let noted = last_seen.map_or(i64::MIN, Timestamp::as_millis).min(clock.now().as_millis());
+        if last_seen.is_some_and(|seen| seen.as_millis() > noted) {
+            // The clock was put back on purpose: the next process must not go on from before.
+            set_note(&connection, TIME, noted)?;
+        }
         let writer = Arc::new(Writer {
             after: OnceLock::new(),
             clock,
-            noted: AtomicI64::new(last_seen.map_or(i64::MIN, Timestamp::as_millis)),
+            noted: AtomicI64::new(noted),
             sweeps: Mutex::default(),
             journal: Arc::clone(&journal),
             commits: AtomicU64::new(0),
@@ -231,7 +236,7 @@ impl Database {
                 let connection = lock(connection);
                 let connection = connection.as_ref().ok_or_else(|| closed(call))?;
                 self.writer.pending.fetch_add(1, Ordering::Relaxed);
-                let left = self.writer.commit(connection, vec![task]);
+                let left = self.writer.commit(connection, vec![task], Chores::Now);
                 self.writer.settle(left, Err(DISK_IS_FULL));
             }
             Access::Disk { jobs, .. } => {
@@ -351,6 +356,15 @@ pub(crate) enum OnFullDisk {
     Fail,
 }
 
+/// When rows that are too old are removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chores {
+    /// With this transaction.
+    Now,
+    /// Another time: on a full disk nothing may come in the way of what must be written.
+    Later,
+}
+
 /// Why a transaction failed.
 enum Failure {
     FullDisk,
@@ -368,8 +382,9 @@ impl From<rusqlite::Error> for Failure {
 pub(crate) fn is_full_disk(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error();
     code.is_some_and(|code| {
-        // The other is said of the log's index, a file that grows with it.
-        code.code == ErrorCode::DiskFull || code.extended_code == ffi::SQLITE_IOERR_SHMSIZE
+        // The others are said where a quota is used up, and of the log's index, a file that grows with it.
+        let others = [ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_IOERR_SHMSIZE];
+        code.code == ErrorCode::DiskFull || others.contains(&code.extended_code)
     })
 }
 
@@ -427,9 +442,14 @@ where
 
 impl Writer {
     /// Commits writes together. Returns those that wait, if the disk is full.
-    fn commit(&self, connection: &Connection, mut jobs: Vec<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
+    fn commit(
+        &self,
+        connection: &Connection,
+        mut jobs: Vec<Box<dyn Job>>,
+        chores: Chores,
+    ) -> Vec<Box<dyn Job>> {
         // One that panics fails those that share its transaction, and no others.
-        let all = AssertUnwindSafe(|| self.commit_all(connection, &mut jobs));
+        let all = AssertUnwindSafe(|| self.commit_all(connection, &mut jobs, chores));
         let committed = panic::catch_unwind(all).unwrap_or_else(|panic| {
             let reason = format!("a write panicked: {}", said(&*panic));
             tracing::error!("{reason}");
@@ -447,7 +467,8 @@ impl Writer {
                 (waiting.collect(), Some(DISK_IS_FULL.to_owned()))
             }
         };
-        self.journal.settle(reason.is_none(), !waiting.is_empty());
+        let again_at = (!waiting.is_empty()).then(|| self.clock.now());
+        self.journal.settle(reason.is_none(), again_at);
         self.settle(jobs, reason.as_deref().map_or(Ok(()), Err));
         if let Some(after) = self.after.get() {
             after();
@@ -458,17 +479,17 @@ impl Writer {
     /// Commits writes one by one, as far as the disk has room: a large one must not hold up the small ones that
     /// make room. Returns those that wait.
     fn commit_each(&self, connection: &Connection, jobs: Vec<Box<dyn Job>>) -> Vec<Box<dyn Job>> {
-        let (mut waiting, mut failures) = (Vec::new(), 0);
-        for job in jobs {
-            if failures == FAILURES_MAX {
-                waiting.push(job);
-                continue;
-            }
-            let left = self.commit(connection, vec![job]);
+        let (mut failed, mut failures) = (Vec::new(), 0);
+        let mut jobs = jobs.into_iter();
+        while failures < FAILURES_MAX
+            && let Some(job) = jobs.next()
+        {
+            let left = self.commit(connection, vec![job], Chores::Later);
             failures = if left.is_empty() { 0 } else { failures + 1 };
-            waiting.extend(left);
+            failed.extend(left);
         }
-        waiting
+        // Those that were not tried come first the next time.
+        jobs.chain(failed).collect()
     }
 
     fn settle(&self, jobs: Vec<Box<dyn Job>>, committed: Result<(), &str>) {
@@ -480,6 +501,7 @@ impl Writer {
         &self,
         connection: &Connection,
         jobs: &mut [Box<dyn Job>],
+        chores: Chores,
     ) -> Result<(), Failure> {
         let execute = |sql| {
             connection
@@ -495,13 +517,16 @@ impl Writer {
                 return Err(Failure::Other("the transaction was rolled back".to_owned()));
             }
         }
-        let written = self.journal.write(connection, self.clock.now()).map_err(Failure::from);
+        let now = self.clock.now();
+        let written = self.journal.write(connection, now, chores).map_err(Failure::from);
         written.map_err(|failure| match failure {
             Failure::Other(reason) => Failure::Other(format!("the journal: {reason}")),
             Failure::FullDisk => Failure::FullDisk,
         })?;
         self.note_time(connection)?;
-        self.forget(connection)?;
+        if chores == Chores::Now {
+            self.forget(connection)?;
+        }
         execute("COMMIT")?;
         self.commits.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -549,7 +574,7 @@ impl Writer {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             jobs.extend(received.try_iter().take(TOGETHER_MAX.saturating_sub(jobs.len())));
-            let waiting = self.commit(connection, jobs);
+            let waiting = self.commit(connection, jobs, Chores::Now);
             if !waiting.is_empty() {
                 // The log is on the disk already: from its beginning it has room, if all of it is in the database.
                 let _ = connection.execute_batch("PRAGMA wal_checkpoint(RESTART)");

@@ -13,7 +13,7 @@ use gridpost_ports::{
 use uuid::Uuid;
 
 use crate::{
-    database::Database,
+    database::{Database, OnFullDisk},
     journal::{answers, notes::Note},
     queues::in_hand,
 };
@@ -53,7 +53,8 @@ impl Journal for JournalStore {
             journal.take_counts(&counts, now);
             Ok(())
         };
-        self.database.write("journal: writing", write).await
+        let (call, full_disk) = ("journal: writing", OnFullDisk::Fail);
+        self.database.write_then(call, full_disk, write, |()| ()).await
     }
 
     async fn commit(&self, delivery: Uuid) -> Result<(), PortError> {

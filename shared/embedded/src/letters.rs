@@ -137,7 +137,12 @@ impl Letters {
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.name.clone());
             let (mut objects, mut result) = (0, Ok(()));
-            for object in page.iter().filter(|object| object.written_at < then) {
+            let old = page.iter().filter(|object| object.written_at < then);
+            for object in old {
+                // What users have put here is theirs.
+                if !self.has_label(bucket, &object.name)? {
+                    continue;
+                }
                 result = self.delete(bucket, &object.name).await.map_err(failed);
                 if result.is_err() {
                     break;
@@ -171,7 +176,8 @@ impl Letters {
             let find = move || {
                 let mut gone = Vec::new();
                 for (bucket, name) in page {
-                    if !files.has_file(&bucket, &name)? {
+                    // A bucket that is missing may be on its way back.
+                    if files.has(&bucket) && !files.has_file(&bucket, &name)? {
                         gone.push((bucket, name));
                     }
                 }
@@ -199,6 +205,13 @@ impl Letters {
             connection.prepare_cached(put)?.execute((&bucket, &name, now, &document)).map(drop)
         };
         self.database.write(WRITING, write).await
+    }
+
+    fn has_label(&self, bucket: &str, name: &str) -> Result<bool, PortError> {
+        self.database.read(SWEEPING, |connection| {
+            let select = "SELECT EXISTS (SELECT 1 FROM labels WHERE bucket = ?1 AND name = ?2)";
+            connection.prepare_cached(select)?.query_row((bucket, name), |row| row.get(0))
+        })
     }
 
     fn origin(&self, bucket: &str, name: &str) -> Result<Option<Origin>, PortError> {

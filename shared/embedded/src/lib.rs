@@ -27,7 +27,7 @@ use std::sync::Arc;
 use gridpost_core::{delivery::queue::Queue, time::Timestamp};
 use gridpost_ports::{Clock, PortError};
 
-use database::{Database, Prepared};
+use database::{Database, OnFullDisk, Prepared};
 pub use journal_store::JournalStore;
 pub use letters::{Letters, dead_letter_path};
 pub use options::{OpenError, Options, Sync, Visibility};
@@ -75,6 +75,7 @@ impl Waiting {
             payloads: Arc::new(PayloadStore {
                 database: Arc::clone(&database),
                 clock: Arc::clone(&clock),
+                full_disk: OnFullDisk::Wait,
             }),
             journal: Arc::new(JournalStore { database: Arc::clone(&database), clock }),
             database,
@@ -110,7 +111,9 @@ impl Embedded {
     /// Fails while no publish should be taken: below the floor of the disk, and while too many writes wait.
     pub fn may_publish(&self) -> Result<(), NoRoom> {
         let disk = self.options.folder.as_deref().and_then(Disk::of);
-        let disk = disk.map(|disk| (disk.free, disk.floor(self.options.disk_floor)));
+        // Free pages of the database are room for publishes, too.
+        let free = |disk: &Disk| disk.free.saturating_add(self.database.journal.free_bytes());
+        let disk = disk.map(|disk| (free(&disk), disk.floor(self.options.disk_floor)));
         match room::refusal(disk, (self.database.pending(), PENDING_MAX)) {
             None => Ok(()),
             Some(refusal) => Err(refusal),
@@ -145,6 +148,13 @@ impl Embedded {
     /// Returns the payload bucket.
     pub fn payloads(&self) -> Arc<PayloadStore> {
         Arc::clone(&self.payloads)
+    }
+
+    /// Returns the payload bucket for publishes, which fail on a full disk instead of waiting.
+    pub fn payloads_of_publishes(&self) -> Arc<PayloadStore> {
+        let PayloadStore { database, clock, .. } = &*self.payloads;
+        let (database, clock) = (Arc::clone(database), Arc::clone(clock));
+        Arc::new(PayloadStore { database, clock, full_disk: OnFullDisk::Fail })
     }
 
     /// Returns the journal: `Journal`, `JournalReader`.

@@ -12,6 +12,7 @@ use crate::database::{Database, OnFullDisk};
 pub struct PayloadStore {
     pub(crate) database: Arc<Database>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) full_disk: OnFullDisk,
 }
 
 #[async_trait]
@@ -23,7 +24,7 @@ impl Payloads for PayloadStore {
             connection.prepare_cached(put)?.execute((&key, now, &object)).map(drop)
         };
         let written = |()| ();
-        self.database.write_then("payload: writing", OnFullDisk::Fail, write, written).await
+        self.database.write_then("payload: writing", self.full_disk, write, written).await
     }
 
     async fn get(&self, key: &str) -> Result<Option<Vec<u8>>, PortError> {

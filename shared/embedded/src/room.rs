@@ -17,7 +17,8 @@ pub(crate) struct Disk {
 impl Disk {
     /// Looks at the disk that has a folder.
     pub(crate) fn of(folder: &Path) -> Option<Self> {
-        let disk = rustix::fs::statvfs(folder).ok()?;
+        // Some file systems do not say.
+        let disk = rustix::fs::statvfs(folder).ok().filter(|disk| disk.f_blocks > 0)?;
         let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
         Some(Self { size: bytes(disk.f_blocks), free: bytes(disk.f_bavail) })
     }

@@ -85,6 +85,19 @@ async fn the_end_of_the_thread_that_writes_is_heard_of() {
     timeout(Duration::from_secs(30), ended).await.expect("it has ended");
 }
 
+/// As where clock.json was removed to take the machine's time again.
+#[tokio::test]
+async fn a_clock_that_was_put_back_on_purpose_stays_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let ahead = Still.now().as_millis() + 3_600_000;
+    let write = move |connection: &Connection| set_note(connection, TIME, ahead);
+    database(folder.path()).write("time", write).await.expect("written");
+    let first = database(folder.path());
+    assert!(first.last_seen > Some(Still.now()));
+    drop(first);
+    assert_eq!(database(folder.path()).last_seen, Some(Still.now()));
+}
+
 #[tokio::test]
 async fn what_waits_at_the_same_time_is_committed_together() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -173,7 +186,10 @@ async fn what_is_under_way_waits_for_room_on_the_disk() {
     let folder = tempfile::tempdir().expect("a folder");
     let database = database(folder.path());
     database.write("limit", |connection| limit(connection, 10)).await.expect("a limit");
-    let waiting: Vec<_> = (0..20).map(|number| put(&database, number, OnFullDisk::Wait)).collect();
+    // More than are tried in a row.
+    let all = 0..60;
+    let waiting: Vec<_> =
+        all.clone().map(|number| put(&database, number, OnFullDisk::Wait)).collect();
     let wait = Duration::from_secs(20);
     let is_full = async {
         while !database.is_full() {
@@ -184,13 +200,14 @@ async fn what_is_under_way_waits_for_room_on_the_disk() {
     let publish = timeout(wait, put(&database, 99, OnFullDisk::Fail)).await.expect("at once");
     assert!(!publish.expect("no panic"), "a publish is refused");
     // What needs no room is written, and so are those for which there is some.
-    database.write("note", |connection| note(connection, 1)).await.expect("written");
+    let small = database.write("note", |connection| note(connection, 1));
+    timeout(wait, small).await.expect("it is tried, too").expect("written");
     assert!(database.pending() > 0 && !payloads(&database).is_empty());
     database.write("limit", |connection| limit(connection, 1_000)).await.expect("a limit");
     for one in waiting {
         assert!(timeout(wait, one).await.expect("it goes on").expect("no panic"));
     }
-    assert_eq!(payloads(&database), (0..20).collect::<Vec<_>>(), "each once");
+    assert_eq!(payloads(&database), all.collect::<Vec<_>>(), "each once");
     assert_eq!((database.is_full(), database.pending()), (false, 0));
 }
 

@@ -115,13 +115,14 @@ impl Notes {
 
     /// Lets the notes of a transaction that failed wait again. If its writes are not tried again, too many are
     /// dropped: their messages are still there, and the work is done, and noted, again.
-    pub(super) fn put_back(&mut self, notes: Vec<Note>, is_tried_again: bool) {
-        let most = match is_tried_again {
-            true => usize::MAX,
-            false => WAITING_MAX.saturating_sub(self.waiting.len()),
+    pub(super) fn put_back(&mut self, notes: Vec<Note>, again_at: Option<Timestamp>) {
+        let most = match again_at {
+            Some(_) => usize::MAX,
+            None => WAITING_MAX.saturating_sub(self.waiting.len()),
         };
         let taken = std::mem::take(&mut self.taken);
         let notes = notes.into_iter().chain(taken).filter(|note| !note.is_tied);
+        let notes = notes.map(|note| Note { at: again_at.unwrap_or(note.at), ..note });
         notes.take(most).for_each(|note| self.add(note));
     }
 
@@ -148,7 +149,7 @@ mod tests {
             notes.add(Note::count(now, &count, Some((number, 1))));
             if number % 100 == 0 {
                 let begun = notes.begin(now);
-                notes.put_back(begun, false);
+                notes.put_back(begun, None);
             }
         }
         assert!(notes.waiting.len() + notes.taken.len() <= WAITING_MAX + 100);

@@ -83,6 +83,8 @@ pub(super) struct Retention {
     /// The time of the last look at the disk, and the commits since then.
     looked: Option<(Timestamp, u32)>,
     is_short: bool,
+    /// Of free pages in the file, at the last look at the disk.
+    free_bytes: u64,
     sums_looked: Option<Timestamp>,
 }
 
@@ -109,8 +111,13 @@ impl Retention {
             added: 0,
             looked: None,
             is_short: false,
+            free_bytes: 0,
             sums_looked: None,
         })
+    }
+
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.free_bytes
     }
 
     /// Records what a transaction adds.
@@ -200,7 +207,8 @@ impl Retention {
             Disk::of(folder).unwrap_or(Disk { size: u64::MAX, free: u64::MAX });
         let size = total.min(pages_max.saturating_mul(page));
         let left = left.min(pages_max.saturating_sub(pages).saturating_mul(page));
-        let left = left.saturating_add(free.saturating_mul(page));
+        self.free_bytes = free.saturating_mul(page);
+        let left = left.saturating_add(self.free_bytes);
         let floor = Disk { size, free: left }.floor(limits.floor);
         let is_short = left < floor.saturating_mul(FLOORS);
         if is_short && !self.is_short {

@@ -1,6 +1,9 @@
 //! Writes notes in the transaction of the writes that they belong to.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicU64, Ordering},
+};
 
 use gridpost_core::{journal::Count, time::Timestamp};
 use rusqlite::Connection;
@@ -14,6 +17,7 @@ use super::{
     segments::Tail,
     words::Numbers,
 };
+use crate::database::Chores;
 
 /// The longest time from a response to its note, in milliseconds, unless the process is stuck.
 const NOTED_AFTER_MS: i64 = 1_000;
@@ -23,6 +27,8 @@ pub(crate) struct JournalWriter {
     notes: Mutex<Notes>,
     transaction: Mutex<Transaction>,
     limits: Limits,
+    /// Of free pages in the file.
+    free_bytes: AtomicU64,
 }
 
 /// The state of the writing thread.
@@ -44,7 +50,13 @@ struct Store {
 
 impl JournalWriter {
     pub(crate) fn new(limits: Limits) -> Self {
-        Self { notes: Mutex::default(), transaction: Mutex::default(), limits }
+        let (notes, transaction, free_bytes) = Default::default();
+        Self { notes, transaction, limits, free_bytes }
+    }
+
+    /// Returns the bytes of free pages in the file, as of the last look.
+    pub(crate) fn free_bytes(&self) -> u64 {
+        self.free_bytes.load(Ordering::Relaxed)
     }
 
     fn notes(&self) -> MutexGuard<'_, Notes> {
@@ -88,7 +100,12 @@ impl JournalWriter {
     }
 
     /// Writes what this transaction commits, and removes history if it is time.
-    pub(crate) fn write(&self, connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+    pub(crate) fn write(
+        &self,
+        connection: &Connection,
+        now: Timestamp,
+        chores: Chores,
+    ) -> rusqlite::Result<()> {
         let mut transaction = self.transaction.lock().expect("no panic while held");
         let Transaction { store: state, notes, has_written } = &mut *transaction;
         *notes = self.notes().begin(now);
@@ -98,19 +115,22 @@ impl JournalWriter {
             None => Store::load(connection)?,
         };
         store.write(connection, notes, now)?;
-        store.retention.sweep(connection, &store.tail, &self.limits, now)?;
+        if chores == Chores::Now {
+            store.retention.sweep(connection, &store.tail, &self.limits, now)?;
+            self.free_bytes.store(store.retention.free_bytes(), Ordering::Relaxed);
+        }
         *state = Some(store);
         Ok(())
     }
 
-    /// Settles the notes of a transaction; if it failed, they wait again: all of them, where its writes are
-    /// tried again.
-    pub(crate) fn settle(&self, is_committed: bool, is_tried_again: bool) {
+    /// Settles the notes of a transaction; if it failed, they wait again: all of them, if its writes are tried
+    /// again, from then on.
+    pub(crate) fn settle(&self, is_committed: bool, again_at: Option<Timestamp>) {
         let mut transaction = self.transaction.lock().expect("no panic while held");
         let notes = std::mem::take(&mut transaction.notes);
         let has_written = std::mem::take(&mut transaction.has_written);
         if !is_committed {
-            self.notes().put_back(notes, is_tried_again);
+            self.notes().put_back(notes, again_at);
             if has_written {
                 transaction.store = None;
             }

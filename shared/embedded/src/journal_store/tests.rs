@@ -10,7 +10,7 @@ use gridpost_core::{
     journal::{AttemptsQuestion, Counted, EntryKind, LedgerQuestion, Owner},
     time::Timestamp,
 };
-use gridpost_ports::{Outgoing, QueueReceiver, QueueSender};
+use gridpost_ports::{Outgoing, Payloads, QueueReceiver, QueueSender};
 use gridpost_testkit::contract::{
     self,
     journal::{all_attempts, attempts, entry, ledger},
@@ -18,7 +18,7 @@ use gridpost_testkit::contract::{
 use rusqlite::Connection;
 
 use super::*;
-use crate::{Embedded, Options};
+use crate::{Embedded, NoRoom, Options, room::Disk};
 
 const RETRY: Queue = Queue::Retry(0);
 
@@ -76,6 +76,29 @@ async fn history_makes_room_for_messages() {
     assert!((1..20_000).contains(&left), "{left}");
     let newest = AttemptsQuestion { event_id: Some(format!("event-{last}")), ..all_attempts() };
     assert_eq!(attempts(&*stores.journal(), newest).await.len(), 1);
+}
+
+/// Or publishes would be refused for ever where a backlog has filled the disk and is gone.
+#[tokio::test]
+async fn free_pages_of_the_database_are_room_for_publishes() {
+    const BACKLOG: usize = 60_000_000;
+    let folder = tempfile::tempdir().expect("a folder");
+    let put = async |stores: &Embedded, bytes| {
+        stores.payloads().put("a", vec![1; bytes]).await.expect("written");
+    };
+    let stores = open(folder.path(), &Arc::default());
+    put(&stores, BACKLOG).await;
+    put(&stores, 1).await;
+    stores.close().await;
+    drop(stores);
+    let free = Disk::of(folder.path()).expect("a disk").free;
+    let disk_floor = Some(free + BACKLOG as u64 / 2);
+    let options =
+        Options { folder: Some(folder.path().to_owned()), disk_floor, ..Options::default() };
+    let stores = Embedded::open(options, Arc::<HandClock>::default()).expect("it opens");
+    assert!(matches!(stores.may_publish(), Err(NoRoom::OnDisk { .. })), "it has not looked");
+    put(&stores, 1).await;
+    assert_eq!(stores.may_publish(), Ok(()));
 }
 
 #[tokio::test]

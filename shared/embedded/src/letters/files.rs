@@ -82,14 +82,20 @@ impl Files {
         let own = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let unfinished = folder.join(format!("{UNFINISHED}{own}"));
         let mut file = create_in(folder, &unfinished)?;
-        file.write_all(body)?;
-        file.set_modified(system_time(now))?;
-        if self.is_synced {
-            file.sync_all()?;
-        }
-        drop(file);
-        fs::rename(&unfinished, &path)?;
-        self.sync_up_from(folder)
+        let write = || {
+            file.write_all(body)?;
+            file.set_modified(system_time(now))?;
+            if self.is_synced {
+                file.sync_all()?;
+            }
+            fs::rename(&unfinished, &path)
+        };
+        write().inspect_err(|_| {
+            // On a full disk it would take the room of others.
+            let _ = fs::remove_file(&unfinished);
+        })?;
+        // The file may be gone again, and its folder with it.
+        found(self.sync_up_from(folder)).map(|_| ())
     }
 
     pub(super) fn get(&self, bucket: &str, name: &str) -> io::Result<Option<Vec<u8>>> {

@@ -22,6 +22,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use uuid::Uuid;
 
 use super::{Tables, VersionedRow, count, decoded, json, number, saved, versioned};
+use crate::database::OnFullDisk;
 
 const READING: &str = "state: reading";
 const REDRIVE_READING: &str = "redrive: reading";
@@ -269,7 +270,9 @@ impl PublishRecords for Tables {
             let mut select = connection.prepare_cached(select)?;
             Ok(Some(select.query_row([&name], versioned).optional()?))
         };
-        let stored: Option<Option<VersionedRow>> = self.database.write(CALL, write).await?;
+        let full_disk = OnFullDisk::Fail;
+        let stored: Option<Option<VersionedRow>> =
+            self.database.write_then(CALL, full_disk, write, |stored| stored).await?;
         let Some(stored) = stored else { return Ok(Kept::Written) };
         let stored = stored.map(|row| decoded(CALL, row)).transpose()?;
         Ok(Kept::Other(stored.map(|(record, revision)| Record { revision, ..record })))
