@@ -82,7 +82,7 @@ impl Files {
         let own = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         let unfinished = folder.join(format!("{UNFINISHED}{own}"));
         let mut file = create_in(folder, &unfinished)?;
-        let write = || {
+        let mut write = || {
             file.write_all(body)?;
             file.set_modified(system_time(now))?;
             if self.is_synced {
