@@ -2,6 +2,7 @@
 //! functions.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::fs;
 use std::hash::Hash;
@@ -140,6 +141,19 @@ pub async fn stored(
     Ok(objects)
 }
 
+/// Returns the key in S3 of a dead letter's file: those of an hour are spread over folders by how they begin.
+fn key_of(path: &Path) -> String {
+    let text = |path: Option<&OsStr>| path.map(|it| it.to_string_lossy().into_owned());
+    let (own, above) = (text(path.file_name()), path.parent().and_then(|it| text(it.file_name())));
+    let hour = path.parent().and_then(Path::parent);
+    match (own, above, hour) {
+        (Some(own), Some(above), Some(hour)) if own.starts_with(&above) => {
+            hour.join(own).display().to_string()
+        }
+        _ => path.display().to_string(),
+    }
+}
+
 /// Lists dead letters where the bucket is a folder of `gridpost dev`.
 pub fn dead_letter_files(folder: &Path, prefix: &str) -> anyhow::Result<Vec<Object>> {
     let mut found = Vec::new();
@@ -152,7 +166,7 @@ pub fn dead_letter_files(folder: &Path, prefix: &str) -> anyhow::Result<Vec<Obje
                 open.push(path);
                 continue;
             }
-            let key = path.strip_prefix(folder)?.display().to_string();
+            let key = key_of(path.strip_prefix(folder)?);
             // The name of an incomplete file begins with a dot.
             let is_whole = path.file_name().is_none_or(|it| it.as_encoded_bytes()[0] != b'.');
             if is_whole && key.starts_with(prefix) && key.ends_with(".json") {
