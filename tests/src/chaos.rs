@@ -4,7 +4,7 @@
 //! - [`aws`]: the deployed functions on an emulator: killed, their calls refused or answered
 //!   wrongly, the emulator restarted, the functions switched between two commits.
 //! - [`dev`]: `gridpost dev` under load, ended by SIGKILL at random instants and started again, perhaps on a
-//!   [`machine`] with a full disk, few file descriptors and a clock that is moved.
+//!   [`machine`] with a full disk, few file descriptors and a clock that is moved, or on a [`disk`] that loses its power.
 //! - [`schedules`]: the schedules of the conformance tables as real deliveries.
 //!
 //! [`endpoints`] are those of the first two, and [`tally`] judges what became of their events; [`journal`]
@@ -15,6 +15,7 @@
 pub mod aws;
 pub mod deployment;
 pub mod dev;
+pub mod disk;
 pub mod endpoints;
 pub mod journal;
 pub mod machine;

@@ -26,9 +26,11 @@ async fn nothing_that_was_accepted_is_lost_when_it_is_killed() {
         // A busy machine takes longer than others; what still waits then must be in the ledger.
         settles: Duration::from_secs(300),
         machine: Machine::default(),
+        arguments: Vec::new(),
+        loses_power: false,
     };
     let program = gridpost_tests::program::gridpost().await.expect("it compiles");
-    let found = run(program, folder.path(), plan).await.expect("it runs");
+    let found = run(program, folder.path(), plan, None).await.expect("it runs");
     println!("seed {SEED}: {found}");
     assert!(found.kills > 4 && found.tally.expected > 0, "seed {SEED}: {found}");
     assert!(found.holds() && found.differences.is_some(), "seed {SEED}: {found}");

@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use gridpost_tests::{
     chaos::{
         aws, dev,
+        disk::{self, Disk},
         machine::Machine,
         roll_out::RollOut,
         schedules::{self, Pace, Played, Scenario},
@@ -44,6 +45,8 @@ enum Command {
     Aws(AwsArguments),
     /// `gridpost dev` under load, killed at random instants
     Dev(DevArguments),
+    /// A disk in memory with slow syncs, to measure `gridpost dev` on: mounted until Ctrl-C
+    Disk(DiskArguments),
     /// The schedules of the conformance tables on `gridpost dev` with a fast clock: by how much
     /// attempts were off
     Schedules(Gridpost),
@@ -107,8 +110,44 @@ struct DevArguments {
     #[arg(long, value_name = "LIBRARY")]
     faketime: Option<PathBuf>,
 
+    /// Mount a disk in memory on the folder, and cut its power with each kill: what was not synced is lost, all of it or
+    /// a random part
+    #[arg(long)]
+    power_loss: bool,
+
+    /// Mount a disk in memory on the folder, whose syncs take that long, in milliseconds
+    #[arg(long, value_name = "MS")]
+    disk_sync_ms: Option<u64>,
+
+    /// Mount a disk in memory on the folder, of that size, in MiB
+    #[arg(long, value_name = "MIB")]
+    disk_mib: Option<u64>,
+
+    /// What an accepted event survives, as of `gridpost dev`: with `--power-loss`, `full` unless said otherwise
+    #[arg(long)]
+    sync: Option<String>,
+
+    /// When failed deliveries are attempted again, in seconds from the first attempt, instead of Event Grid's hours
+    #[arg(long, value_delimiter = ',')]
+    schedule: Option<Vec<u32>>,
+
     #[command(flatten)]
     gridpost: Gridpost,
+}
+
+#[derive(Debug, Args)]
+struct DiskArguments {
+    /// The folder on which it is mounted
+    #[arg(long)]
+    at: PathBuf,
+
+    /// How long a sync takes, in milliseconds
+    #[arg(long, default_value_t = 0)]
+    sync_ms: u64,
+
+    /// Its size, in MiB
+    #[arg(long, default_value_t = disk::BYTES >> 20)]
+    mib: u64,
 }
 
 #[derive(Debug, Args)]
@@ -132,6 +171,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let holds = match Arguments::parse().command {
         Command::Aws(arguments) => on_aws(arguments).await?,
         Command::Dev(arguments) => on_dev(arguments).await?,
+        Command::Disk(arguments) => on_disk(arguments).await?,
         Command::Schedules(gridpost) => all_schedules(&gridpost.path().await?).await?,
     };
     Ok(if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -180,6 +220,16 @@ fn row(seed: u64, found: &aws::Outcome) -> String {
 
 async fn on_dev(arguments: DevArguments) -> anyhow::Result<bool> {
     let folder = absolute(&arguments.folder)?;
+    let wants_disk = arguments.power_loss || arguments.disk_sync_ms.is_some();
+    let mut disk = match wants_disk || arguments.disk_mib.is_some() {
+        true => {
+            let bytes = arguments.disk_mib.map_or(disk::BYTES, |mib| mib << 20);
+            let sync_takes = Duration::from_millis(arguments.disk_sync_ms.unwrap_or(0));
+            Some(Disk::mount(&folder, bytes, sync_takes)?)
+        }
+        false => None,
+    };
+    let sync = arguments.sync.or_else(|| arguments.power_loss.then(|| "full".to_owned()));
     // The folder itself may be a mount.
     for entry in std::fs::read_dir(&folder).into_iter().flatten() {
         let path = entry?.path();
@@ -194,18 +244,30 @@ async fn on_dev(arguments: DevArguments) -> anyhow::Result<bool> {
         long_life: Duration::from_secs(45),
         // Longer than an attempt waits.
         hangs_for: Duration::from_secs(45),
-        schedule: None,
+        schedule: arguments.schedule,
         settles: Duration::from_secs_f64(arguments.settle * 60.0),
         machine: Machine {
             fills_disk: arguments.fill_disk,
             open_files: arguments.open_files,
             faketime: arguments.faketime,
         },
+        arguments: sync.into_iter().flat_map(|sync| ["--sync".to_owned(), sync]).collect(),
+        loses_power: arguments.power_loss,
     };
-    let found = dev::run(&arguments.gridpost.path().await?, &folder, plan).await?;
+    let gridpost = arguments.gridpost.path().await?;
+    let found = dev::run(&gridpost, &folder, plan, disk.as_mut()).await?;
     println!("seed {}: {found}", arguments.seed);
     println!("{}", if found.holds() { "nothing is lost" } else { "IT DOES NOT HOLD" });
     Ok(found.holds())
+}
+
+async fn on_disk(arguments: DiskArguments) -> anyhow::Result<bool> {
+    let sync_takes = Duration::from_millis(arguments.sync_ms);
+    let disk = Disk::mount(&absolute(&arguments.at)?, arguments.mib << 20, sync_takes)?;
+    println!("a disk at {}, until Ctrl-C", arguments.at.display());
+    tokio::signal::ctrl_c().await?;
+    println!("{} syncs", disk.syncs());
+    Ok(true)
 }
 
 async fn all_schedules(gridpost: &Path) -> anyhow::Result<bool> {

@@ -23,6 +23,7 @@ use tokio::{
 };
 
 use super::{
+    disk::Disk,
     endpoints::{Endpoints, Key, Rule, number_of},
     journal::{self, Journal, Records},
     machine::Machine,
@@ -85,6 +86,10 @@ pub struct Plan {
     pub settles: Duration,
     /// What is wrong with the machine.
     pub machine: Machine,
+    /// Further flags of `gridpost dev`.
+    pub arguments: Vec<String>,
+    /// Whether the power goes with each kill: what the disk has not synced is lost.
+    pub loses_power: bool,
 }
 
 /// The result of a run.
@@ -155,11 +160,17 @@ struct Run {
     accepted: Mutex<Vec<usize>>,
 }
 
-/// Carries out a plan on that program, with its data in `folder`; returns the result.
-pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<Outcome> {
+/// Carries out a plan on that program, with its data in `folder`, perhaps on such a disk; returns the result.
+pub async fn run(
+    program: &Path,
+    folder: &Path,
+    plan: Plan,
+    disk: Option<&mut Disk>,
+) -> anyhow::Result<Outcome> {
     let began = Instant::now();
     let endpoints = Endpoints::open(&RULES, plan.hangs_for).await?;
-    let program = Program::new(&plan.machine.run_by(program, folder)?, folder, &[]);
+    let arguments: Vec<_> = plan.arguments.iter().map(String::as_str).collect();
+    let program = Program::new(&plan.machine.run_by(program, folder)?, folder, &arguments);
     let dev = program.start().await?;
     let key = create_topic(&dev.api, TOPIC, &json!({})).await?;
     for rule in RULES {
@@ -180,7 +191,7 @@ pub async fn run(program: &Path, folder: &Path, plan: Plan) -> anyhow::Result<Ou
     let until = Instant::now() + run.plan.lasts;
     let (sent, (dev, kills), ()) = tokio::try_join!(
         publish_until(Arc::clone(&run), until),
-        run.rage_until(dev, until),
+        run.rage_until(dev, disk.filter(|_| run.plan.loses_power), until),
         run.plan.machine.disturb_until(folder, run.plan.seed, until)
     )?;
     run.endpoints.recover();
@@ -234,7 +245,12 @@ impl Run {
     }
 
     /// Kills the process again and again; returns the last one, and how many were killed.
-    async fn rage_until(&self, mut dev: Dev, until: Instant) -> anyhow::Result<(Dev, u32)> {
+    async fn rage_until(
+        &self,
+        mut dev: Dev,
+        mut disk: Option<&mut Disk>,
+        until: Instant,
+    ) -> anyhow::Result<(Dev, u32)> {
         let mut dice = fastrand::Rng::with_seed(self.plan.seed);
         let mut kills = 0;
         loop {
@@ -247,9 +263,16 @@ impl Run {
                 return Ok((dev, kills));
             }
             sleep(life).await;
+            // The process sees a disk that fails, if anything, and is gone before it can make something of that.
+            if let Some(disk) = &disk {
+                disk.cut_power();
+            }
             dev.kill().await?;
             kills += 1;
             self.up.send_replace(None);
+            if let Some(disk) = &mut disk {
+                disk.power_on(&mut dice)?;
+            }
             dev = self.start_again().await?;
             self.up.send_replace(Some(publish_endpoint(&dev.connection, TOPIC)));
             eprintln!("killed {kills} times; ready again after {:.0?}", dev.ready_after);
