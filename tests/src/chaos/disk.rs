@@ -5,7 +5,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -54,10 +54,16 @@ impl Drive {
 }
 
 impl Disk {
+    /// Returns whether this process may mount one.
+    pub fn can_be_mounted() -> bool {
+        let fuse = std::fs::File::options().read(true).write(true).open("/dev/fuse");
+        fuse.is_ok() && rustix::process::geteuid().is_root()
+    }
+
     /// Mounts an empty disk.
     pub fn mount(at: &Path, bytes: u64, sync_takes: Duration) -> anyhow::Result<Self> {
         // A process that was killed has left its mount.
-        let _ = Command::new("umount").arg("--quiet").arg("--lazy").arg(at).status();
+        let _ = Command::new("umount").arg("--lazy").arg(at).stderr(Stdio::null()).status();
         std::fs::create_dir_all(at)?;
         let (contents, syncs) = (Mutex::default(), AtomicU64::new(0));
         let has_power = AtomicBool::new(true);

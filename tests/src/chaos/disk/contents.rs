@@ -439,7 +439,9 @@ mod tests {
             (file_in(&mut disk, ROOT, "f", b"old"), file_in(&mut disk, ROOT, "g", b"new"));
         let other = file_in(&mut disk, ROOT, "h", b"other");
         let folder = disk.create(ROOT, name("d"), Kind::folder(), 0o700, NOW);
-        [old, new, other, ROOT].map(|number| sync(&mut disk, number));
+        for number in [old, new, other, ROOT] {
+            sync(&mut disk, number);
+        }
         disk.rename((ROOT, name("g")), (ROOT, name("f")));
         assert_eq!((names(&disk, ROOT), disk.used()), (vec!["d", "f", "h"], 8));
         disk.rename((ROOT, name("h")), (folder, name("h")));
@@ -459,7 +461,9 @@ mod tests {
         let begun = [file, ROOT].map(|number| (number, disk.begin_sync(number)));
         disk.write(file, 4_900, &[2; 200]);
         file_in(&mut disk, ROOT, "late", b"");
-        begun.map(|(number, until)| disk.end_sync(number, until));
+        for (number, until) in begun {
+            disk.end_sync(number, until);
+        }
         disk.lose(None);
         assert_eq!((names(&disk, ROOT), bytes(&disk, file)), (vec!["f"], &[1; 5_000][..]));
 
@@ -491,9 +495,13 @@ mod tests {
         for _ in 0..500 {
             let mut disk = Contents::default();
             let file = file_in(&mut disk, ROOT, "a", &[1; 2 * BLOCK]);
-            [file, ROOT].map(|number| sync(&mut disk, number));
+            for number in [file, ROOT] {
+                sync(&mut disk, number);
+            }
             disk.write(file, 0, &[2; 3 * BLOCK]);
-            ["b", "c"].map(|own| file_in(&mut disk, ROOT, own, b""));
+            for own in ["b", "c"] {
+                file_in(&mut disk, ROOT, own, b"");
+            }
             disk.lose(Some(&mut dice));
             let blocks: Vec<_> = bytes(&disk, file).chunks(BLOCK).map(|block| block[0]).collect();
             lengths.insert(names(&disk, ROOT).len());
