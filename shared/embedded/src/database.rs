@@ -7,9 +7,9 @@
 
 use std::{
     fs::{self, File, TryLockError},
-    marker,
+    io, marker,
     panic::{self, AssertUnwindSafe},
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock,
         atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
@@ -118,6 +118,15 @@ fn lock_folder(folder: &Path) -> Result<File, OpenError> {
     }
 }
 
+/// Syncs the names of the database's files and of its folder, which may be new, to the disk.
+fn sync_names(folder: &Path) -> io::Result<()> {
+    let sync = |folder: &Path| File::open(folder)?.sync_all();
+    sync(folder)?;
+    // Those that can't be synced, as of an automounter, were not made just now.
+    path::absolute(folder)?.ancestors().skip(1).for_each(|above| _ = sync(above));
+    Ok(())
+}
+
 impl Prepared {
     pub(crate) fn of(options: &Options) -> Result<Self, OpenError> {
         let (folder, sync) = (options.folder.as_deref(), options.sync);
@@ -129,6 +138,9 @@ impl Prepared {
         };
         set_up(&connection, sync)?;
         make_tables(&connection, folder.unwrap_or(Path::new("memory")))?;
+        if let Some(folder) = folder.filter(|_| sync == Sync::Full) {
+            sync_names(folder).map_err(|error| OpenError::Folder(folder.to_owned(), error))?;
+        }
         Self::with(connection, file, lock)
     }
 
