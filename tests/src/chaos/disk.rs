@@ -63,7 +63,7 @@ impl Disk {
     /// Mounts an empty disk.
     pub fn mount(at: &Path, bytes: u64, sync_takes: Duration) -> anyhow::Result<Self> {
         // A process that was killed has left its mount.
-        let _ = Command::new("umount").arg("--lazy").arg(at).stderr(Stdio::null()).status();
+        detach(at);
         std::fs::create_dir_all(at)?;
         let (contents, syncs) = (Mutex::default(), AtomicU64::new(0));
         let has_power = AtomicBool::new(true);
@@ -100,6 +100,18 @@ impl Disk {
         self.drive.has_power.store(true, Relaxed);
         self.mount_again()
     }
+}
+
+impl Drop for Disk {
+    /// Unmounts it even while files are open: a process may still be ending.
+    fn drop(&mut self) {
+        detach(&self.at);
+    }
+}
+
+/// Unmounts what is mounted there, if anything.
+fn detach(at: &Path) {
+    let _ = Command::new("umount").arg("--lazy").arg(at).stderr(Stdio::null()).status();
 }
 
 #[cfg(not(target_os = "linux"))]
