@@ -3,7 +3,8 @@
 //! has no dead-letter destination, or still wait. The ledger must balance, and the journal must agree with
 //! the requests that arrived.
 //!
-//! The endpoints recover in the end, so that waiting deliveries can end. [`machine`] is what else goes wrong.
+//! The endpoints recover in the end, so that waiting deliveries can end. [`machine`] is what else goes wrong, and a
+//! [`disk`](super::disk) may lose its power with each kill.
 
 use std::{
     collections::{BTreeSet, HashMap},

@@ -37,12 +37,12 @@ pub struct Disk {
 
 /// The disk without its place.
 #[derive(Debug)]
-pub struct Drive {
+struct Drive {
     contents: Mutex<Contents>,
     /// How many bytes it has room for.
-    pub bytes: u64,
+    bytes: u64,
     /// How long a sync takes.
-    pub sync_takes: Duration,
+    sync_takes: Duration,
     has_power: AtomicBool,
     syncs: AtomicU64,
 }
