@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     ffi::{OsStr, OsString},
+    io,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering::Relaxed},
     thread,
@@ -40,7 +41,11 @@ pub(super) fn mount(at: &Path, drive: Arc<Drive>) -> anyhow::Result<Session> {
 }
 
 pub(super) fn unmount(session: Session) -> anyhow::Result<()> {
-    Ok(session.umount_and_join()?)
+    match session.umount_and_join() {
+        // It was still answering a process that had ended.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(()),
+        ended => Ok(ended?),
+    }
 }
 
 /// An entry of a folder.
