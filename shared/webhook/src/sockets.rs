@@ -1,7 +1,8 @@
 //! Places for connections to endpoints, over all pools of a client: as many as there are file descriptors for.
 //!
-//! A host may have no more connections than there are free places: one that hangs takes half of all places at
-//! most, two take two thirds, and a host without a connection always finds one.
+//! A host may have no more connections than there are free places, so that one that hangs takes half of all
+//! places at most. Several that hang would halve the rest until nothing is left, so the last eighth is for hosts
+//! without a connection.
 
 use std::{
     collections::HashMap,
@@ -83,17 +84,23 @@ impl OpenSockets {
         self.0.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether an eighth of all places is free at most.
+    fn has_few(&self, open: &Open) -> bool {
+        self.0.most - open.all <= self.0.most.div_ceil(8)
+    }
+
     /// Takes a place for a connection to that host, if it may have one more.
     pub(super) fn take(&self, host: &str) -> Option<Place> {
         let most = self.0.most;
         let mut open = self.open();
         let own = open.by_host.get(host).copied().unwrap_or(0);
-        if own >= most.saturating_sub(open.all) {
+        if own >= most - open.all || (own > 0 && self.has_few(&open)) {
             return None;
         }
         open.all += 1;
         *open.by_host.entry(host.into()).or_default() += 1;
-        Some(Place { open: self.clone(), host: host.into(), is_kept: open.all <= most.div_ceil(2) })
+        let is_kept = open.all <= most.div_ceil(2);
+        Some(Place { open: self.clone(), host: host.into(), is_kept })
     }
 
     /// Takes a place for a connection to that host, once it may have one more. Fails at `until`, or once the
@@ -252,6 +259,17 @@ mod tests {
         drop((second, third));
         assert_eq!((open.count(), open.open().by_host.len()), (0, 0));
         assert!(OpenSockets::of(0).take("a").is_some(), "one at least");
+    }
+
+    #[test]
+    fn many_hosts_that_hang_leave_places_for_others() {
+        for (most, hosts) in [(18, 4), (480, 10), (OPEN_MAX, 10)] {
+            let open = OpenSockets::of(most);
+            let hanging: Vec<_> =
+                (0..hosts).map(|host| taken(&open, &format!("hangs-{host}"))).collect();
+            assert!(hanging.iter().all(|places| !places.is_empty()), "{most}");
+            assert!(open.take("healthy").is_some(), "{most}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
