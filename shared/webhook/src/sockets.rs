@@ -99,7 +99,7 @@ impl OpenSockets {
         }
         open.all += 1;
         *open.by_host.entry(host.into()).or_default() += 1;
-        let is_kept = open.all <= most.div_ceil(2);
+        let is_kept = !self.has_few(&open);
         Some(Place { open: self.clone(), host: host.into(), is_kept })
     }
 
@@ -141,8 +141,8 @@ impl OpenSockets {
     /// Counts renewals, one more if few places are left. A pool of an earlier renewal is replaced, which closes
     /// its idle connections.
     pub(super) fn renewals(&self) -> u64 {
-        let Counted { most, renewals, renewed_at, .. } = &*self.0;
-        if self.open().all > most - most / 4 && is_due(renewed_at, RENEWED_EVERY) {
+        let Counted { renewals, renewed_at, .. } = &*self.0;
+        if self.has_few(&self.open()) && is_due(renewed_at, RENEWED_EVERY) {
             renewals.fetch_add(1, Ordering::Relaxed);
         }
         renewals.load(Ordering::Relaxed)
@@ -168,8 +168,8 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Whether the connection may be kept for further requests. Beyond half of all places it may not: idle
-    /// connections would hold up requests to other hosts.
+    /// Whether the connection may be kept for further requests. Not if it left few places: idle connections would
+    /// hold up requests to other hosts.
     pub(super) fn is_kept(&self) -> bool {
         self.is_kept
     }
@@ -252,7 +252,7 @@ mod tests {
         let second = taken(&open, "b");
         assert_eq!(second.len(), 25, "half of the rest");
         assert_eq!(taken(&open, "a").len(), 0);
-        assert_eq!(first.iter().chain(&second).filter(|place| place.is_kept()).count(), 50);
+        assert!(first.iter().chain(&second).all(Place::is_kept));
         drop(first);
         let third = taken(&open, "c");
         assert_eq!((third.len(), open.count()), (38, 63));

@@ -190,18 +190,32 @@ async fn a_host_with_many_requests_at_once_keeps_its_connections() {
 }
 
 #[tokio::test]
-async fn no_connection_is_kept_beyond_half_of_the_places() {
+async fn none_of_the_last_places_is_kept() {
     let (url, accepted) = serve_all().await;
-    let client = client_of(8);
+    let client = client_of(16);
     let attempt = async || {
         let attempted = client.attempt(request_to(&url)).await;
         assert!(matches!(attempted, Attempted::Answered { .. }));
         accepted.load(Ordering::Relaxed)
     };
-    let mut others = others(&client.0.plain.open, 4);
-    assert_eq!([attempt().await, attempt().await], [1, 2], "beyond");
-    others.pop();
+    let mut others = others(&client.0.plain.open, 14);
+    assert_eq!([attempt().await, attempt().await], [1, 2], "one of the last eighth");
+    others.truncate(12);
     assert_eq!([attempt().await, attempt().await], [3, 3], "it is kept");
+}
+
+#[tokio::test]
+async fn a_host_beside_one_that_hangs_keeps_its_connections() {
+    let (url, accepted) = serve_all().await;
+    let client = client_of(16);
+    let open = &client.0.plain.open;
+    let hanging: Vec<_> = std::iter::from_fn(|| open.take("hanging")).collect();
+    assert_eq!(hanging.len(), 8);
+    for _ in 0..20 {
+        let attempted = client.attempt(request_to(&url)).await;
+        assert!(matches!(attempted, Attempted::Answered { .. }));
+    }
+    assert_eq!(accepted.load(Ordering::Relaxed), 1);
 }
 
 /// A lack of places fails no attempt, and is no other endpoint's lack.
