@@ -140,6 +140,19 @@ impl EndpointHealth<'_> {
         Ok(saved? == Saved::Written)
     }
 
+    /// Takes back a delivery's claim of the probe, which was not made: others need not wait for it. If the write
+    /// fails, the claim expires.
+    pub async fn unclaim(&self, delivery: Uuid, now: Timestamp) {
+        let unclaimed = |health: &Health| {
+            health.probe.filter(|probe| probe.delivery == delivery)?;
+            Some(Health { probe: None, ..health.clone() })
+        };
+        if let Err(error) = self.change(now, unclaimed).await {
+            let subscription = &self.subscription.key;
+            tracing::warn!(%subscription, error = %chain(&error), "failed to return a probe; its claim expires by itself");
+        }
+    }
+
     /// Records a success. Reads only if the cached health is old, and writes only if the success
     /// changes it. `spread` comes from [`spread`].
     pub async fn note_success(&self, success: SuccessfulAttempt, spread: Duration) -> Result<()> {

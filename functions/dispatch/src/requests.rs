@@ -224,6 +224,7 @@ async fn send_and_settle(
         return Ok((held(context, deliveries, until).boxed().await, None));
     }
     let (mut lease, mut held_until) = (None, None);
+    let is_probe = matches!(permit, Permit::Claim(_));
     match permit {
         Permit::Free => {}
         Permit::Lease(granted) => (lease, held_until) = (Some(granted), Some(granted.until())),
@@ -245,6 +246,10 @@ async fn send_and_settle(
         }
     }
     let Some((response, late)) = send(context, &deliveries, lease).await else {
+        if is_probe {
+            let health = context.healths.of(&subscription);
+            health.unclaim(deliveries[0].delivery.id, context.clock.now()).boxed().await;
+        }
         let until = context.clock.after(CONNECTED_LATER);
         return Ok((held(context, deliveries, until).boxed().await, None));
     };

@@ -22,6 +22,7 @@ use gridpost_core::{
     },
     retry::{attempts::Attempts, outcome::Outcome},
     subscription::{Batching, DeadLetterDestination},
+    time::Timestamp,
 };
 
 /// The state of a delivery that has failed once and is due, perhaps with an operator's request.
@@ -247,4 +248,19 @@ async fn what_finds_no_descriptor_waits_without_an_attempt() {
     assert_eq!(fixture.receive(Queue::Retry(0), &deliveries(1)).await, [1]);
     assert_eq!(fixture.hidden(), [(1, 2)]);
     assert_eq!((fixture.health_writes().await, fixture.deployment.tables.states().len()), (0, 0));
+}
+
+/// The others would wait for its claim, for a minute.
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_finds_no_descriptor_returns_its_claim() {
+    let (since, until) = (Timestamp::from_millis(0), NOW);
+    let over = Probation { since, until, outcome: Outcome::ServerError, status: Some(500) };
+    let mut fixture = Fixture::new(None).waits(over).await;
+    fixture.lacks_descriptors = true;
+    assert_eq!(fixture.receive(Queue::Dispatch, &deliveries(1)).await, [0; 0]);
+    let health = fixture.health().await;
+    assert_eq!((health.probe, health.probation, health.revision), (None, Some(over), 3));
+    fixture.lacks_descriptors = false;
+    assert_eq!(fixture.receive(Queue::Dispatch, &[delivery(2)]).await, [0; 0]);
+    assert_eq!(fixture.requests(), 1);
 }
