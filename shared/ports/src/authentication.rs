@@ -130,8 +130,11 @@ fn header(token: &Token) -> (String, Secret) {
     ("authorization".to_owned(), token.header())
 }
 
-/// The answer to an attempt that gets no token. Its text may quote the token endpoint.
+/// The result of an attempt that gets no token. Its text may quote the token endpoint.
 fn failed(error: &NoToken) -> Attempted {
+    if *error == NoToken::NotAsked {
+        return Attempted::NotMade;
+    }
     let answer = Answer::without_status(Outcome::EndpointAuthenticationFailed);
     let response_text = response_text(error.to_string().as_bytes(), ResponseBytes::MAX);
     Attempted::Answered { answer, response_text, body: None }
@@ -328,7 +331,7 @@ impl<C: HandshakeClient> Authenticated<C> {
         mut request: HandshakeRequest,
         by: &Authentication,
     ) -> Result<HandshakeResponse, HandshakeError> {
-        self.tokens.check(by, &request.url).map_err(HandshakeError::Unauthenticated)?;
+        self.tokens.check(by, &request.url).map_err(unauthenticated)?;
         let began_at = Instant::now();
         let whole = request.wait;
         if let Authentication::AwsSigV4(by) = by {
@@ -337,14 +340,14 @@ impl<C: HandshakeClient> Authenticated<C> {
             let wait = whole.min(AUTHENTICATED_WITHIN);
             let signed = timeout(wait, self.tokens.signature(by, parts)).await;
             let signed = signed.unwrap_or_else(|_| Err(no_credentials_in_time(wait)));
-            request.attributes.extend(signed.map_err(HandshakeError::Unauthenticated)?);
+            request.attributes.extend(signed.map_err(unauthenticated)?);
             request.wait = left(began_at, whole)?;
             let answered = self.client.exchange(request).await?;
             self.note(Some(answered.status), by);
             return Ok(answered);
         }
         let token = self.token(by, None, whole.min(AUTHENTICATED_WITHIN)).await;
-        let token = token.map_err(HandshakeError::Unauthenticated)?;
+        let token = token.map_err(unauthenticated)?;
         let mut again = request.clone();
         request.wait = left(began_at, whole)?;
         request.attributes.push(header(&token));
@@ -354,10 +357,17 @@ impl<C: HandshakeClient> Authenticated<C> {
         }
         let wait = left(began_at, whole)?.min(AUTHENTICATED_WITHIN);
         let token = self.token(by, Some(&token), wait).await;
-        let token = token.map_err(HandshakeError::Unauthenticated)?;
+        let token = token.map_err(unauthenticated)?;
         again.wait = left(began_at, whole)?;
         again.attributes.push(header(&token));
         self.client.exchange(again).await
+    }
+}
+
+fn unauthenticated(error: NoToken) -> HandshakeError {
+    match error {
+        NoToken::NotAsked => HandshakeError::NotMade,
+        error => HandshakeError::Unauthenticated(error),
     }
 }
 

@@ -135,6 +135,9 @@ pub enum HandshakeError {
     /// The connection failed; the text has no secrets.
     #[error("{0}")]
     Unreachable(String),
+    /// Nothing was sent, for a lack of file descriptors here.
+    #[error("this process has no file descriptor for the request; try again")]
+    NotMade,
     #[error("nothing was sent, for the request can't be authenticated: {0}")]
     Unauthenticated(NoToken),
     /// There is no client certificate, or the endpoint does not accept it.

@@ -313,6 +313,20 @@ async fn what_fails_at_the_token_endpoint_is_an_outcome_of_its_own() {
     assert_eq!(outcome(&client).await, Outcome::Delivered);
 }
 
+/// It says nothing about the token endpoint.
+#[tokio::test(start_paused = true)]
+async fn without_a_descriptor_for_a_token_no_attempt_is_made() {
+    let fixture = Arc::new(Fixture::default());
+    let client = client(&fixture);
+    fixture.answers(Err(HandshakeError::NotMade));
+    assert!(matches!(client.attempt(request(Some(inline()))).await, Attempted::NotMade));
+    sleep(Duration::from_secs(10)).await;
+    fixture.answers(Err(HandshakeError::NotMade));
+    let asked = client.exchange(handshake(9_000)).await;
+    assert_eq!(asked.map(|answered| answered.status), Err(HandshakeError::NotMade));
+    assert_eq!(fixture.sent(), []);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_token_endpoint_that_is_down_is_not_asked_for_each_event() {
     let fixture = Arc::new(Fixture::default());

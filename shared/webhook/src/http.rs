@@ -412,6 +412,7 @@ impl HandshakeClient for HttpClient {
 /// Describes a failed connection, without the URL, whose query may be a secret.
 fn unreachable(unanswered: Unanswered) -> HandshakeError {
     match unanswered {
+        Unanswered::Error(error) if found::<NoPlace>(&error).is_some() => HandshakeError::NotMade,
         Unanswered::Error(error) => HandshakeError::Unreachable(chain(&error)),
         Unanswered::NotTaken(reason) => HandshakeError::NoCertificate(reason),
     }

@@ -46,7 +46,7 @@ impl Stage {
         match error {
             NoToken::NoSecret(_) | NoToken::NotSigned(_) => Self::Secret,
             NoToken::NotNamed(_) | NoToken::Aws(_) => Self::Identity,
-            NoToken::NoAnswer(_) => Self::TokenUnreachable,
+            NoToken::NotAsked | NoToken::NoAnswer(_) => Self::TokenUnreachable,
             NoToken::Refused { .. } => Self::TokenRefused,
             NoToken::Unusable { .. } => Self::TokenUnusable,
             NoToken::RefusedLate(_) | NoToken::NoOther => Self::Answer,

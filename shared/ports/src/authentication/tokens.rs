@@ -16,7 +16,7 @@ use gridpost_core::{
 };
 
 use super::{AwsIdentity, Kept, SecretReader, Signer, Unsigned};
-use crate::{Clock, Dice, HandshakeClient, HandshakeRequest};
+use crate::{Clock, Dice, HandshakeClient, HandshakeError, HandshakeRequest};
 
 /// How long a token endpoint may take for its whole response.
 pub const TOKEN_WAIT: Duration = Duration::from_secs(10);
@@ -145,7 +145,10 @@ impl Tokens {
         };
         let asked = request(token::request(&by.grant, &id, &proof), &proof);
         let answered = self.client.exchange(asked).await;
-        let answered = answered.map_err(|error| NoToken::NoAnswer(error.to_string()))?;
+        let answered = answered.map_err(|error| match error {
+            HandshakeError::NotMade => NoToken::NotAsked,
+            error => NoToken::NoAnswer(error.to_string()),
+        })?;
         token::read(answered.status, &answered.body, self.clock.now())
     }
 

@@ -136,6 +136,9 @@ pub enum NoToken {
     /// Says why, without the key.
     #[error("the client's private key {0}")]
     NotSigned(String),
+    /// The token endpoint was not asked, for a lack of file descriptors.
+    #[error("this process has no file descriptor for the request; try again")]
+    NotAsked,
     /// Says why, without secrets.
     #[error("the token endpoint gave no answer: {0}")]
     NoAnswer(String),
