@@ -240,10 +240,12 @@ impl<C: EndpointClient> Authenticated<C> {
             self.tokens.forget(by, &token);
             return failed(&NoToken::RefusedLate(took));
         }
-        match self.token(by, Some(&token), left).await {
+        let second = match self.token(by, Some(&token), left).await {
             Ok(token) => self.client.attempt(with(again, &token)).await,
             Err(error) => failed(&error),
-        }
+        };
+        // The first request was made.
+        if matches!(second, Attempted::NotMade) { attempted } else { second }
     }
 
     async fn probed(&self, request: Request, by: &Authentication, until: Instant) -> Probed {

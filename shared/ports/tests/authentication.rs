@@ -57,6 +57,8 @@ struct Fixture {
     asking_takes: Mutex<Duration>,
     revoked: Mutex<Vec<String>>,
     refusing_takes: Duration,
+    /// How many attempts find a file descriptor, if there is an end of them.
+    made_most: Option<usize>,
     /// `Authorization` of its requests.
     sent: Mutex<Vec<Option<String>>>,
 }
@@ -94,6 +96,9 @@ struct Shared(Arc<Fixture>);
 #[async_trait]
 impl EndpointClient for Shared {
     async fn attempt(&self, request: Request) -> Attempted {
+        if self.0.made_most.is_some_and(|most| self.0.sent().len() >= most) {
+            return Attempted::NotMade;
+        }
         let is_good = self.0.note(&request.attributes);
         if !is_good {
             sleep(self.0.refusing_takes).await;
@@ -325,6 +330,17 @@ async fn without_a_descriptor_for_a_token_no_attempt_is_made() {
     let asked = client.exchange(handshake(9_000)).await;
     assert_eq!(asked.map(|answered| answered.status), Err(HandshakeError::NotMade));
     assert_eq!(fixture.sent(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_counts_if_no_second_request_is_made() {
+    let fixture = Arc::new(Fixture { made_most: Some(2), ..Fixture::default() });
+    let client = client(&fixture);
+    assert_eq!(outcome(&client).await, Outcome::Delivered);
+    fixture.revoke("t1");
+    sleep(OLD).await;
+    assert_eq!(attempt(&client).await.1, Some(401));
+    assert_eq!((fixture.asked(), fixture.sent()), (2, vec![bearer("t1"), bearer("t1")]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -262,7 +262,11 @@ impl HttpClient {
             Some(Again::OnFreshConnection) => Arc::clone(&pools.fresh),
         };
         tracing::debug!(error = %chain(&failed.error), "a request is sent once more");
-        send_once(&pool, again, sending).await.map_err(|failed| failed.error)
+        send_once(&pool, again, sending).await.map_err(|second| {
+            let is_made = found::<NoPlace>(&second.error).is_none();
+            // The first request may have arrived.
+            if is_made { second.error } else { failed.error }
+        })
     }
 
     /// Sends a request on a new connection, so that it arrives at most once.
