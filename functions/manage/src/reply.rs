@@ -87,6 +87,11 @@ impl Reply {
         reply
     }
 
+    /// 503: an endpoint was not asked, for a lack of file descriptors here.
+    pub(crate) fn not_asked() -> Self {
+        Self::unavailable("This process has no file descriptor for the request. Try again.")
+    }
+
     pub(crate) fn no_topic(name: &str) -> Self {
         Self::error(404, ErrorCode::ResourceNotFound, format!("There is no topic '{name}'."))
     }

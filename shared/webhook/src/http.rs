@@ -432,7 +432,6 @@ fn answer_without_head(error: &Error) -> Answer {
         None if found::<ResolutionError>(error).is_some() => {
             Answer::without_status(Outcome::ResolutionError)
         }
-        None if found::<NoPlace>(error).is_some() => Answer::without_status(Outcome::Aborted),
         None => Answer::without_status(Outcome::SocketError),
     }
 }

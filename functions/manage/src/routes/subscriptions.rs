@@ -20,7 +20,7 @@ use gridpost_core::{
     },
     topic::{Kind, Topic},
 };
-use gridpost_ports::{PortError, Saved};
+use gridpost_ports::{HandshakeError, PortError, Saved};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -525,6 +525,9 @@ async fn ask_for_consent(
             let state = ProvisioningState::AwaitingManualAction;
             let validation = validation.map(|one| Validation { reason: Some(why), ..one });
             Ok(Consent { state, validation, allowed_rate: None })
+        }
+        Err(handshake::Refused::NoResponse { failure: HandshakeError::NotMade, .. }) => {
+            Err(Reply::not_asked())
         }
         Err(refused) => {
             let base = subscription::base_url(handshake.url.expose());

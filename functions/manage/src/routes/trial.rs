@@ -75,7 +75,7 @@ pub(super) async fn send(context: InContext, sent: Sent) -> Answer {
     let (met, response_text) = match probed.attempted {
         Attempted::Answered { answer, response_text, .. } => (answer, response_text),
         Attempted::TimedOut { .. } => (Met::without_status(Outcome::TimedOut), None),
-        Attempted::NotMade => (Met::without_status(Outcome::Aborted), None),
+        Attempted::NotMade => return Err(Reply::not_asked()),
     };
     let took = context.clock.now().since(began_at);
     let by = subscription.authentication.as_deref();

@@ -7,10 +7,11 @@ use gridpost_core::{
     delivery::request::Request,
     retry::outcome::{Answer, Outcome},
 };
-use gridpost_ports::{Attempted, EndpointClient};
+use gridpost_ports::{Attempted, EndpointClient, HandshakeError};
+use gridpost_testkit::consent::{self, ConsentAnswer};
 use serde_json::{Value, json};
 
-use super::{Fixture, body, code, key, message, openapi::assert_valid};
+use super::{Fixture, S1, body, code, key, message, openapi::assert_valid, webhook};
 use crate::Reply;
 
 const SEND: &str = "POST /topics/demo/eventSubscriptions/s-1/sendTestEvent";
@@ -98,6 +99,31 @@ async fn an_endpoint_that_does_not_answer_is_not_waited_for_too_long() {
     assert!(began.elapsed() < std::time::Duration::from_secs(29), "API Gateway gives up");
     let last = told["steps"].as_array().and_then(|steps| steps.last()).expect("steps");
     assert_eq!(last["message"], "none within 26 s");
+}
+
+struct NoDescriptors;
+
+#[async_trait]
+impl EndpointClient for NoDescriptors {
+    async fn attempt(&self, _: Request) -> Attempted {
+        Attempted::NotMade
+    }
+}
+
+/// The endpoint is not to blame.
+#[tokio::test]
+async fn without_a_descriptor_the_caller_is_to_try_again() {
+    let mut fixture = Fixture::with_subscription().await;
+    fixture.context.endpoints = Arc::new(NoDescriptors);
+    let not_made = vec![consent::Reply::now(Err(HandshakeError::NotMade))];
+    fixture.consent(ConsentAnswer::Replies(not_made));
+    let tested = fixture.send_text(&event()).await;
+    let created = fixture.send(S1, webhook("https://e.example/else")).await;
+    for reply in [tested, created] {
+        assert_eq!((reply.status, code(&reply)), (503, "ServiceUnavailable"), "{reply:?}");
+        assert!(message(&reply).contains("no file descriptor"), "{reply:?}");
+        assert!(reply.headers.iter().any(|(name, _)| name == "retry-after"), "{reply:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -219,6 +219,9 @@ impl EndpointClient for HttpClient {
                 Attempted::Answered { answer, response_text, body: None }.into()
             }
             Ok(Err(Unanswered::NotTaken(reason))) => not_shown(Stage::CertificateNotTaken, reason),
+            Ok(Err(Unanswered::Error(error))) if found::<NoPlace>(&error).is_some() => {
+                Attempted::NotMade.into()
+            }
             Ok(Err(Unanswered::Error(error))) => {
                 Probed::failed(answer_without_head(&error), failure_of(&error))
             }

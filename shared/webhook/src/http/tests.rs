@@ -256,6 +256,29 @@ async fn a_host_that_hangs_leaves_places_for_others() {
     panic!("{not_made} of 16 have found that there is no place");
 }
 
+/// The endpoint is not to blame.
+#[tokio::test]
+async fn without_a_place_no_probe_and_no_handshake_is_made() {
+    let (url, _) = serve_all().await;
+    let client = client_of(1);
+    let _other = others(&client.0.plain.open, 1);
+    let until = Instant::now() + 2 * PLACE_WAIT;
+    let request = HandshakeRequest {
+        method: Method::OPTIONS,
+        url: Secret::new(url.as_str()),
+        headers: Vec::new(),
+        attributes: Vec::new(),
+        body: Vec::new(),
+        authentication: None,
+        is_sent_once: false,
+        wait: 2 * PLACE_WAIT,
+    };
+    let (probed, asked) =
+        futures::join!(client.probe(request_to(&url), until), client.exchange(request));
+    assert!(matches!(probed.attempted, Attempted::NotMade));
+    assert_eq!(asked.map(|answered| answered.status), Err(HandshakeError::NotMade));
+}
+
 /// A request that waits for a place and finds another's connection meanwhile makes none afterwards.
 #[tokio::test]
 async fn requests_beyond_their_places_share_connections() {
