@@ -8,7 +8,7 @@ use gridpost_core::{
         partial_results::{self, ResponseBody},
         request,
     },
-    retry::outcome::{Answer, Outcome},
+    retry::outcome::{Answer, Outcome, RESPONSE_WAIT},
     secret::Secret,
     subscription::Endpoint,
 };
@@ -19,12 +19,14 @@ use crate::{
     loaded::LoadedDelivery,
     resources,
     response::{AttemptResult, LateAnswer, Response},
+    settle::ATTEMPT_MAX,
     slow_endpoint::{Lease, watched},
 };
 
 /// The longest time for connecting and settling, besides the wait for a response: no request starts
 /// that could not be finished.
 pub const BESIDES_RESPONSE: Duration = Duration::from_secs(14);
+const _: () = assert!(ATTEMPT_MAX.as_secs() > RESPONSE_WAIT.as_secs() + BESIDES_RESPONSE.as_secs());
 
 /// Sends one request, and records how fast it was answered. Returns `None` if it was not made, for a lack of
 /// file descriptors.

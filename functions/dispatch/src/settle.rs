@@ -33,7 +33,7 @@ use crate::{
 };
 
 pub use end::drop_delivery;
-pub use wait::{Wait, may_move, wait_all, wait_one};
+pub use wait::{ATTEMPT_MAX, Wait, may_move, wait_all, wait_one};
 
 /// How many successor messages may carry on a delivery whose state can't be written.
 const RESENT_MAX: u8 = 8;

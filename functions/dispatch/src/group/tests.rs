@@ -107,7 +107,7 @@ async fn an_attempt_beside_a_requested_one_leaves_it_its_message() {
         assert_eq!((kept, state.attempts.made), (vec![7], 2), "{refusals} refusals");
         assert!(state.resend.is_some(), "the request is still to be answered");
         let hidden = fixture.hidden();
-        let is_soon = |hidden: &[(u128, u32)]| matches!(hidden, [(7, 1..=45)]);
+        let is_soon = |hidden: &[(u128, u32)]| matches!(hidden, [(7, 1..=50)]);
         assert!(is_soon(&hidden) || refusals > 0, "{hidden:?}");
         let sent = fixture.deployment.queues.sent();
         assert_eq!(sent.len(), 0, "{refusals} refusals");

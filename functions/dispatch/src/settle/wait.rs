@@ -12,7 +12,6 @@ use gridpost_core::{
     },
     error::chain,
     metric,
-    retry::outcome::RESPONSE_WAIT,
     time::Timestamp,
 };
 use gridpost_ports::{Outgoing, PortError, Record, Result};
@@ -26,8 +25,7 @@ use crate::{
 };
 
 /// The longest time that another copy needs to connect, wait for the response and settle.
-const ATTEMPT_MAX: Duration = Duration::from_secs(45);
-const _: () = assert!(ATTEMPT_MAX.as_secs() > RESPONSE_WAIT.as_secs() + 12);
+pub const ATTEMPT_MAX: Duration = Duration::from_secs(50);
 
 /// How long a delivery waits.
 #[derive(Clone, Copy, Debug, PartialEq)]

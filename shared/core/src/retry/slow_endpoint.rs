@@ -16,10 +16,10 @@ use uuid::Uuid;
 use super::outcome::RESPONSE_WAIT;
 use crate::time::{Pace, Timestamp};
 
-/// How long a lease lasts if it is not given back, as after a crash: the time for a response, and
-/// 50 s, as it takes at most to fetch the events (15 s), get a rate slot (6 s) and a token (15 s), wait
-/// for a file descriptor (2 s) and connect (12 s).
-pub const LEASE: Duration = RESPONSE_WAIT.saturating_add(Duration::from_secs(50));
+/// How long a lease lasts if it is not given back, as after a crash: the time for a response, the 50 s that it
+/// takes at most to fetch the events (15 s), get a rate slot (6 s) and a token (15 s), wait for a file
+/// descriptor (2 s) and connect (12 s), and 10 s for what takes longer.
+pub const LEASE: Duration = RESPONSE_WAIT.saturating_add(Duration::from_secs(60));
 
 /// A request unanswered for this long counts twice: an unknown endpoint that hangs is marked by
 /// a single request, and one with few events does not hold an invocation for each.

@@ -109,7 +109,7 @@ fn take_table() {
 #[test]
 fn a_lease_outlives_a_response_and_ends_by_itself() {
     let (slow, _) = take(&marked(20), id(1), 7, at(10), &SETTINGS);
-    assert_eq!((slow.under_way(at(89)), slow.under_way(at(90))), (7, 0));
+    assert_eq!((slow.under_way(at(99)), slow.under_way(at(100))), (7, 0));
 }
 
 #[test]
@@ -167,10 +167,10 @@ fn what_is_under_way_is_kept() {
     let (slow, _) = take(&marked(20), id(1), 7, at(10), &SETTINGS);
     let some = SlowEndpointReport { under_way: 3, ..fast(4) };
     let next = give_back(&slow, id(1), some, at(11), &SETTINGS);
-    assert_eq!((next.under_way(at(89)), next.under_way(at(90))), (3, 0), "as long as before");
+    assert_eq!((next.under_way(at(99)), next.under_way(at(100))), (3, 0), "as long as before");
     let again = give_back(&next, id(1), some, at(11), &SETTINGS);
     assert_eq!(again.leases, next.leases, "told once more");
-    let late = give_back(&slow, id(1), some, at(90), &SETTINGS);
+    let late = give_back(&slow, id(1), some, at(100), &SETTINGS);
     assert_eq!(late.leases, [], "a lease that has run out does not come back");
     assert_eq!(give_back(&next, id(1), fast(3), at(12), &SETTINGS).leases, []);
 }
