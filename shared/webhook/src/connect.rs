@@ -116,6 +116,7 @@ impl ConnectProgress {
 pub(super) struct Connector {
     inner: HttpsConnector<Dialler>,
     open: OpenSockets,
+    pool: u64,
 }
 
 impl Connector {
@@ -129,7 +130,7 @@ impl Connector {
         let dialler = Dialler { network, allowed, public: true };
         let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_only();
         let inner = builder.enable_all_versions().wrap_connector(dialler);
-        Self { inner, open: open.clone() }
+        Self { inner, open: open.clone(), pool: open.pool() }
     }
 
     /// Makes a connector for plain `http`, to named networks only.
@@ -142,7 +143,12 @@ impl Connector {
         let dialler = Dialler { network, allowed, public: false };
         let builder = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
         let inner = builder.enable_all_versions().wrap_connector(dialler);
-        Self { inner, open: open.clone() }
+        Self { inner, open: open.clone(), pool: open.pool() }
+    }
+
+    /// Returns a connector for another pool.
+    pub(super) fn apart(&self) -> Self {
+        Self { pool: self.open.pool(), ..self.clone() }
     }
 
     /// Connects, once there is a place and a free descriptor. A lack of them is not the endpoint's fault: it fails
@@ -153,9 +159,12 @@ impl Connector {
         wanted: Weak<AtomicU8>,
     ) -> Result<TokioIo<MeteredStream>, BoxError> {
         let host = uri.authority().map_or("", |authority| authority.as_str());
+        // A pool can't use what another one has to that host, idle or not.
+        let share = format!("{host} {}", self.pool);
+        let is_wanted = || wanted.strong_count() > 0;
         let until = Instant::now() + PLACE_WAIT;
         loop {
-            let place = self.open.wait(host, until, || wanted.strong_count() > 0).await?;
+            let place = self.open.wait(&share, until, is_wanted).await?;
             let progress = wanted.upgrade().map(ConnectProgress).unwrap_or_default();
             let connecting = progress.of(self.inner.call(uri.clone()));
             match timeout(CONNECT_WAIT, connecting).await {

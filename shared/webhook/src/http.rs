@@ -109,7 +109,7 @@ struct Pools {
 impl Pools {
     fn of(connector: Connector, open: &OpenSockets) -> Self {
         let kept = (open.renewals(), Arc::new(pool(connector.clone(), usize::MAX)));
-        let (kept, fresh) = (Arc::new(Mutex::new(kept)), Arc::new(pool(connector.clone(), 0)));
+        let (kept, fresh) = (Arc::new(Mutex::new(kept)), Arc::new(pool(connector.apart(), 0)));
         Self { kept, fresh, connector, open: open.clone() }
     }
 

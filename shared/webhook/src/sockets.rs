@@ -1,7 +1,7 @@
 //! Places for connections to endpoints, over all pools of a client: as many as there are file descriptors for.
 //!
-//! A host may have no more connections than there are free places, so that one that hangs takes half of all
-//! places at most. Several that hang would halve the rest until nothing is left, so the last eighth is for hosts
+//! A host may have no more connections of a pool than there are free places, so that one that hangs takes half of
+//! all places at most. Several that hang would halve the rest until nothing is left, so the last eighth is for hosts
 //! without a connection.
 
 use std::{
@@ -53,6 +53,7 @@ pub(super) struct OpenSockets(Arc<Counted>);
 struct Counted {
     most: usize,
     open: Mutex<Open>,
+    pools: AtomicU64,
     renewals: AtomicU64,
     renewed_at: Mutex<Option<Instant>>,
     told_at: Mutex<Option<Instant>>,
@@ -69,6 +70,7 @@ impl OpenSockets {
         Self(Arc::new(Counted {
             most: most.max(1),
             open: Mutex::default(),
+            pools: AtomicU64::default(),
             renewals: AtomicU64::default(),
             renewed_at: Mutex::default(),
             told_at: Mutex::default(),
@@ -78,6 +80,11 @@ impl OpenSockets {
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         self.open().all
+    }
+
+    /// Returns the number of a new pool.
+    pub(super) fn pool(&self) -> u64 {
+        self.0.pools.fetch_add(1, Ordering::Relaxed)
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {

@@ -256,6 +256,17 @@ async fn a_host_that_hangs_leaves_places_for_others() {
     panic!("{not_made} of 16 have found that there is no place");
 }
 
+#[tokio::test]
+async fn idle_connections_to_a_host_leave_places_for_new_ones() {
+    let (url, _) = serve_all().await;
+    let client = client_of(8);
+    join_all((0..4).map(|_| client.attempt(request_to(&url)))).await;
+    assert_eq!(client.0.plain.open.count(), 4);
+    let request = client.build(Method::POST, &Secret::new(url), &[], &[], Vec::new());
+    let sent = client.send_anew(request.expect("allowed")).await;
+    assert_eq!(sent.map(|response| response.status().as_u16()).ok(), Some(200));
+}
+
 /// The endpoint is not to blame.
 #[tokio::test]
 async fn without_a_place_no_probe_and_no_handshake_is_made() {
