@@ -79,7 +79,7 @@ async fn a_lack_of_descriptors_fails_no_attempt_and_makes_no_other_topic_late() 
     let shown = (failed.len(), failed.first(), slowest);
     assert!(failed.is_empty() && slowest < Duration::from_secs(2), "{shown:?}");
     let log = fs::read_to_string(place.home().join("dev/gridpost.log")).expect("a log");
-    assert!(log.contains("requests to endpoints wait for file descriptors"), "{log}");
+    assert!(log.contains("a request to an endpoint found no file descriptor"), "{log}");
     assert!(!log.contains("Too many open files"), "{log}");
     assert!(end(dev, Signal::TERM).await.success());
 }

@@ -164,14 +164,19 @@ impl Connector {
         let is_wanted = || wanted.strong_count() > 0;
         let until = Instant::now() + PLACE_WAIT;
         loop {
-            let place = self.open.wait(&share, until, is_wanted).await?;
+            let place = self.open.wait(&share, until, is_wanted).await;
+            let place = place.inspect_err(|_| {
+                if is_wanted() {
+                    self.open.tell(host);
+                }
+            })?;
             let progress = wanted.upgrade().map(ConnectProgress).unwrap_or_default();
             let connecting = progress.of(self.inner.call(uri.clone()));
             match timeout(CONNECT_WAIT, connecting).await {
                 Ok(Err(error)) if is_out_of_descriptors(&*error) => {
                     drop(place);
-                    self.open.tell();
                     if Instant::now() >= until {
+                        self.open.tell(host);
                         return Err(NoPlace.into());
                     }
                     sleep(LOOK_AGAIN).await;
@@ -344,6 +349,7 @@ mod tests {
             let waited = u32::try_from(names + connections).expect("few");
             let most = if is_connected { LOOK_AGAIN * waited } else { PLACE_WAIT };
             assert_eq!(began.elapsed(), most, "{names} {connections}");
+            assert_eq!(open.is_told(), !is_connected, "{names} {connections}");
             match connected {
                 Ok(_) => assert!(is_connected && open.count() == 1),
                 Err(error) => assert!(!is_connected && error.is::<NoPlace>(), "{error}"),

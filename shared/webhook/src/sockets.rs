@@ -125,7 +125,6 @@ impl OpenSockets {
             if let Some(place) = self.take(host) {
                 return Ok(place);
             }
-            self.tell();
             if Instant::now() >= until {
                 return Err(NoPlace);
             }
@@ -133,14 +132,20 @@ impl OpenSockets {
         }
     }
 
-    /// Says in the log, once in a while, that requests wait for file descriptors.
-    pub(super) fn tell(&self) {
+    #[cfg(test)]
+    pub(super) fn is_told(&self) -> bool {
+        self.0.told_at.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
+    /// Says in the log, once in a while, that a request to that host found no file descriptor.
+    pub(super) fn tell(&self, host: &str) {
         if is_due(&self.0.told_at, TOLD_EVERY) {
             let (open, most) = (self.open().all, self.0.most);
             tracing::warn!(
+                host,
                 open,
                 most,
-                "requests to endpoints wait for file descriptors; a higher limit of open files has more"
+                "a request to an endpoint found no file descriptor; a higher limit of open files has more"
             );
         }
     }
