@@ -12,7 +12,7 @@ use gridpost_core::{
     secret::Secret,
     subscription::Endpoint,
 };
-use gridpost_ports::Attempted;
+use gridpost_ports::{Attempted, PlaceWait};
 
 use crate::{
     Context, count,
@@ -35,11 +35,12 @@ pub async fn send(
     deliveries: &[LoadedDelivery],
     lease: Option<&Lease<'_>>,
 ) -> Option<(Response, Option<LateAnswer>)> {
+    let waits = PlaceWait::default();
     let sent = {
-        let mut request = pin!(attempt(context, deliveries));
+        let mut request = pin!(waits.of(attempt(context, deliveries)));
         match lease {
-            Some(lease) => lease.watched(request.as_mut()).await,
-            None => watched(context, deliveries[0].subscription(), request.as_mut()).await,
+            Some(lease) => lease.watched(&waits, request.as_mut()).await,
+            None => watched(context, deliveries[0].subscription(), &waits, request.as_mut()).await,
         }?
     };
     if let Some(lease) = lease {
@@ -65,6 +66,7 @@ async fn attempt(
             }
             None => (Vec::new(), None, None),
         };
+    let began_at = began_at + context.clock.pace().to_clock(PlaceWait::current().so_far());
     Some((Response { times: (began_at, context.clock.now()), results, response_text }, late))
 }
 

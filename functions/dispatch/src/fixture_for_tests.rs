@@ -19,7 +19,8 @@ use gridpost_core::{
     topic::{InputSchema, Topic},
 };
 use gridpost_ports::{
-    Attempted, DeliveryStates, EndpointClient, EndpointHealths, Payloads, Saved, WithSecrets,
+    Attempted, DeliveryStates, EndpointClient, EndpointHealths, Payloads, PlaceWait, Saved,
+    WithSecrets,
     configuration::{ConfigurationCache, Limits},
 };
 use gridpost_testkit::{
@@ -56,6 +57,8 @@ pub(crate) struct Fixture {
     pub(crate) sends_to_slow: bool,
     /// Whether no request finds a file descriptor.
     pub(crate) lacks_descriptors: bool,
+    /// How long each request waits for one.
+    pub(crate) waits_for_descriptors: Duration,
     /// Faults of calls, numbered from 1.
     pub(crate) state_faults: Plan,
     pub(crate) payload_faults: Plan,
@@ -64,11 +67,17 @@ pub(crate) struct Fixture {
     pub(crate) sender_faults: Plan,
 }
 
-struct Saying(Arc<dyn EndpointClient>, Option<String>);
+struct Saying(Arc<dyn EndpointClient>, Option<String>, Duration);
 
 #[async_trait]
 impl EndpointClient for Saying {
     async fn attempt(&self, request: Request) -> Attempted {
+        let waits = PlaceWait::current();
+        waits.begin();
+        if !self.2.is_zero() {
+            tokio::time::sleep(self.2).await;
+        }
+        waits.end();
         match self.0.attempt(request).await {
             Attempted::Answered { answer, body, .. } => {
                 Attempted::Answered { answer, response_text: self.1.clone(), body }
@@ -134,6 +143,7 @@ impl Fixture {
             measures_latency: false,
             sends_to_slow: false,
             lacks_descriptors: false,
+            waits_for_descriptors: Duration::ZERO,
             state_faults: Plan::default(),
             payload_faults: Plan::default(),
             parking_faults: Plan::default(),
@@ -269,7 +279,10 @@ impl Fixture {
             listeners: Arc::clone(tables) as _,
             configuration,
             client: match self.lacks_descriptors {
-                false => Arc::new(Saying(Arc::clone(endpoints) as _, self.says.clone())),
+                false => {
+                    let (says, waits) = (self.says.clone(), self.waits_for_descriptors);
+                    Arc::new(Saying(Arc::clone(endpoints) as _, says, waits))
+                }
                 true => Arc::new(NoDescriptors),
             },
             resources: Arc::new(NoResources),

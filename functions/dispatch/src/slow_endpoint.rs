@@ -20,8 +20,8 @@ use gridpost_core::{
     subscription::EventSubscription,
     time::Timestamp,
 };
-use gridpost_ports::Result;
-use tokio::sync::Notify;
+use gridpost_ports::{PlaceWait, Result};
+use tokio::{sync::Notify, time::Instant};
 use uuid::Uuid;
 
 use crate::{
@@ -36,13 +36,14 @@ const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// Makes a request without a lease. If it is unanswered after the setting `slow_after`, votes that
 /// its endpoint is slow while the request goes on: its end, up to 30 s later, would be too late for
-/// the others. Votes again after [`HANGS_AFTER`].
+/// the others. Votes again after [`HANGS_AFTER`]. What it waits for a file descriptor does not count.
 pub async fn watched<T>(
     context: &Context,
     subscription: &EventSubscription,
+    waits: &PlaceWait,
     request: Pin<&mut impl Future<Output = T>>,
 ) -> T {
-    let patience = tokio::time::sleep(context.settings.lanes.slow_after);
+    let patience = patience(waits, context.settings.lanes.slow_after);
     pin_mut!(patience);
     let request = match select(request, patience).await {
         Either::Left((answer, _)) => return answer,
@@ -57,6 +58,18 @@ pub async fn watched<T>(
     match select(request, Box::pin(vote)).await {
         Either::Left((answer, _)) => answer,
         Either::Right(_) => unreachable!("the vote never ends"),
+    }
+}
+
+/// Waits for so long, besides the waits for a file descriptor.
+async fn patience(waits: &PlaceWait, most: Duration) {
+    let began = Instant::now();
+    loop {
+        let left = (most + waits.so_far()).saturating_sub(began.elapsed());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left).await;
     }
 }
 
@@ -119,8 +132,12 @@ impl<'c> Lease<'c> {
 
     /// Makes a request. Notes that it hangs once it is unanswered for [`HANGS_AFTER`], unless that is known of
     /// its endpoint.
-    pub async fn watched<T>(&self, request: Pin<&mut impl Future<Output = T>>) -> T {
-        let patience = tokio::time::sleep(HANGS_AFTER);
+    pub async fn watched<T>(
+        &self,
+        waits: &PlaceWait,
+        request: Pin<&mut impl Future<Output = T>>,
+    ) -> T {
+        let patience = patience(waits, HANGS_AFTER);
         pin_mut!(patience);
         let request = match select(request, patience).await {
             Either::Left((answer, _)) => return answer,

@@ -15,6 +15,7 @@ pub mod guard;
 pub mod journal;
 pub mod log_store;
 mod parking;
+mod place_wait;
 mod queues;
 mod secrets;
 mod topics;
@@ -42,6 +43,7 @@ pub use parking::{
     DueDeliveries, DuePage, PARKED_PARTITIONS, ParkedCursor, ParkedDeliveries, ParkedPage,
     ParkingLot, WakeCursor, parked_partition,
 };
+pub use place_wait::PlaceWait;
 pub use queues::{
     Outgoing, Payloads, PoisonQueue, QueueReceiver, QueueSender, Record, SourceMessage,
 };

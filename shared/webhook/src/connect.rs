@@ -30,6 +30,7 @@ use super::{
     sockets::{LOOK_AGAIN, NoPlace, OpenSockets, PLACE_WAIT, Socket},
 };
 use gridpost_core::endpoint::AllowedNetworks;
+use gridpost_ports::PlaceWait;
 
 /// The system's resolver asks each server for 5 s.
 const LOOK_UP_WAIT: Duration = Duration::from_secs(6);
@@ -157,6 +158,7 @@ impl Connector {
         mut self,
         uri: Uri,
         wanted: Weak<AtomicU8>,
+        waits: PlaceWait,
     ) -> Result<TokioIo<MeteredStream>, BoxError> {
         let host = uri.authority().map_or("", |authority| authority.as_str());
         // A pool can't use what another one has to that host, idle or not.
@@ -164,7 +166,9 @@ impl Connector {
         let is_wanted = || wanted.strong_count() > 0;
         let until = Instant::now() + PLACE_WAIT;
         loop {
+            waits.begin();
             let place = self.open.wait(&share, until, is_wanted).await;
+            waits.end();
             let place = place.inspect_err(|_| {
                 if is_wanted() {
                     self.open.tell(host);
@@ -202,7 +206,7 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let ConnectProgress(progress) = ConnectProgress::current();
-        Box::pin(self.clone().connect(uri, Arc::downgrade(&progress)))
+        Box::pin(self.clone().connect(uri, Arc::downgrade(&progress), PlaceWait::current()))
     }
 }
 
@@ -345,7 +349,9 @@ mod tests {
             let began = Instant::now();
             let uri = Uri::from_static("http://e.example/");
             let progress = ConnectProgress::default();
-            let connected = connector.connect(uri, Arc::downgrade(&progress.0)).await;
+            let connected =
+                connector.connect(uri, Arc::downgrade(&progress.0), PlaceWait::default());
+            let connected = connected.await;
             let waited = u32::try_from(names + connections).expect("few");
             let most = if is_connected { LOOK_AGAIN * waited } else { PLACE_WAIT };
             assert_eq!(began.elapsed(), most, "{names} {connections}");

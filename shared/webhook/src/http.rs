@@ -70,7 +70,7 @@ use gridpost_core::{
 };
 use gridpost_ports::{
     Clock, HANDSHAKE_BODY_BYTES_MAX, HandshakeClient, HandshakeError, HandshakeRequest,
-    HandshakeResponse,
+    HandshakeResponse, PlaceWait,
     authentication::{NoSecrets, SecretReader},
 };
 
@@ -295,6 +295,8 @@ async fn send_once(
                 let _ = exchange.set((meter.begin(), Instant::now()));
             }
             let _ = sending.set(Instant::now());
+            // It may be another's connection, found while this one waited for a place.
+            PlaceWait::current().end();
         }
         std::future::pending().await
     };

@@ -264,3 +264,15 @@ async fn a_probe_that_finds_no_descriptor_returns_its_claim() {
     assert_eq!(fixture.receive(Queue::Dispatch, &[delivery(2)]).await, [0; 0]);
     assert_eq!(fixture.requests(), 1);
 }
+
+/// The lack is no slowness of the endpoint.
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_a_descriptor_marks_no_endpoint_as_slow() {
+    for (answers_after, votes) in [(0, 0), (1, 1)] {
+        let mut fixture = Fixture::new(None);
+        fixture.waits_for_descriptors = Duration::from_secs(2);
+        fixture.answers_after = Duration::from_secs(answers_after);
+        assert_eq!(fixture.receive(Queue::Dispatch, &deliveries(1)).await, [0; 0]);
+        assert_eq!(fixture.health_writes().await, votes, "answered after {answers_after} s");
+    }
+}

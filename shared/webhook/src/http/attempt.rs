@@ -20,7 +20,7 @@ use gridpost_core::{
     },
     subscription::authentication::certificate::NoCertificate,
 };
-use gridpost_ports::{Attempted, EndpointClient, Probed};
+use gridpost_ports::{Attempted, EndpointClient, PlaceWait, Probed};
 use http::{
     HeaderMap, Method, Response,
     header::{CONTENT_ENCODING, RETRY_AFTER},
@@ -174,7 +174,8 @@ impl EndpointClient for HttpClient {
         let began = Instant::now();
         let sending = Arc::new(OnceLock::new());
         let exchange = bounded(self.clone(), request, shown, Arc::clone(&sending), reads_results);
-        let mut exchange = tokio::spawn(exchange);
+        let waits = PlaceWait::current();
+        let mut exchange = tokio::spawn(async move { waits.of(exchange).await });
         let mut answer = timeout(RESPONSE_WAIT, &mut exchange).await;
         if answer.is_err() {
             // A request that was not sent by now has failed; the wait counts from sending.

@@ -290,6 +290,25 @@ async fn without_a_place_no_probe_and_no_handshake_is_made() {
     assert_eq!(asked.map(|answered| answered.status), Err(HandshakeError::NotMade));
 }
 
+#[tokio::test]
+async fn the_wait_for_a_place_is_told() {
+    const LACK: Duration = Duration::from_millis(300);
+    let (url, _) = serve_all().await;
+    let client = client_of(2);
+    let others = others(&client.0.plain.open, 2);
+    let waits = gridpost_ports::PlaceWait::default();
+    let freed = async {
+        tokio::time::sleep(LACK).await;
+        drop(others);
+    };
+    let (attempted, ()) = futures::join!(waits.of(client.attempt(request_to(&url))), freed);
+    assert!(matches!(attempted, Attempted::Answered { .. }));
+    let waited = waits.so_far();
+    assert!(waited >= LACK - LOOK_AGAIN && waited < PLACE_WAIT, "{waited:?}");
+    tokio::time::sleep(LOOK_AGAIN).await;
+    assert_eq!(waits.so_far(), waited, "it is over");
+}
+
 /// A request that waits for a place and finds another's connection meanwhile makes none afterwards.
 #[tokio::test]
 async fn requests_beyond_their_places_share_connections() {
