@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 use crate::{
     expiry::{self, Sweeps},
     form::make_tables,
-    journal::{JournalWriter, Limits},
+    journal::{Chores, JournalWriter, Limits},
     leases,
     named::{note_of, set_note},
     options::{OpenError, Options, Sync},
@@ -366,15 +366,6 @@ pub(crate) enum OnFullDisk {
     Wait,
     /// Fails at once: a publisher asks again, and others wait for the room.
     Fail,
-}
-
-/// When rows that are too old are removed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Chores {
-    /// With this transaction.
-    Now,
-    /// Another time: on a full disk nothing may come in the way of what must be written.
-    Later,
 }
 
 /// Why a transaction failed.

@@ -14,4 +14,4 @@ mod words;
 mod writer;
 
 pub(crate) use retention::Limits;
-pub(crate) use writer::JournalWriter;
+pub(crate) use writer::{Chores, JournalWriter};

@@ -17,10 +17,18 @@ use super::{
     segments::Tail,
     words::Numbers,
 };
-use crate::database::Chores;
 
 /// The longest time from a response to its note, in milliseconds, unless the process is stuck.
 const NOTED_AFTER_MS: i64 = 1_000;
+
+/// When rows that are too old are removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chores {
+    /// With this transaction.
+    Now,
+    /// Another time: on a full disk nothing may come in the way of what must be written.
+    Later,
+}
 
 /// Takes notes from handlers, and writes them within transactions.
 pub(crate) struct JournalWriter {
