@@ -9,7 +9,7 @@ use gridpost_ports::Clock;
 use tokio::{
     sync::Semaphore,
     task::{JoinError, JoinSet},
-    time::sleep,
+    time::{Instant, sleep},
 };
 
 use crate::{functions::invoke, mapping::Mapping, process::Process, tasks::Stopping};
@@ -38,14 +38,18 @@ pub(crate) async fn poll(process: Arc<Process>, mapping: Mapping, stopping: Stop
     };
     while let Some((slot, batch)) = stopping.unless(next()).await {
         if batch.is_empty() {
-            // The disk is full: what is in hand ends first, or it would be received again when it is visible.
             drop(slot);
+            let full_since = Instant::now();
             let end = async {
-                while let Some(ended) = invocations.join_next().await {
-                    told(ended);
-                }
                 while process.store.waits_for_room() {
                     sleep(AFTER_FAILURE).await;
+                }
+                // After so long, what is in hand may be visible again: it ends first. After less nothing waits for
+                // it, for an invocation may listen to an endpoint for minutes.
+                while full_since.elapsed() >= mapping.timeout / 2
+                    && let Some(ended) = invocations.join_next().await
+                {
+                    told(ended);
                 }
             };
             stopping.unless(end).await;

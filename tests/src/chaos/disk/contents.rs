@@ -279,8 +279,8 @@ impl Contents {
         self.free(number);
     }
 
-    /// Takes the room of a file that nobody can reach. After a loss of power its name may be back, with what was
-    /// synced of it.
+    /// Takes the room of a file that has no name and is open nowhere. After a loss of power its name may be back, with
+    /// what was synced of it.
     fn free(&mut self, number: Number) {
         let Some(node) = self.nodes.get_mut(&number) else { return };
         let Kind::File(file) = &mut node.kind else { return };
