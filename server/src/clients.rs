@@ -151,6 +151,11 @@ impl Place {
         }
     }
 
+    /// Notes that the client is heard: it waits from now on, and no longer.
+    pub(crate) fn hear(&self) {
+        *self.connection.waits_since() = Some(Instant::now());
+    }
+
     /// Notes that the connection has a whole request, until the answer is there.
     pub(crate) async fn answering<T>(&self, answer: impl Future<Output = T>) -> T {
         *self.connection.waits_since() = None;
@@ -272,6 +277,15 @@ mod tests {
         assert!(wanted(&second).await.is_err());
         assert!(wanted(&first).await.is_ok(), "it has waited longest");
         drop(first);
+        let third = clients.place().await;
+
+        sleep(Duration::from_secs(1)).await;
+        second.hear();
+        assert!(timeout(Duration::from_secs(1), clients.place()).await.is_err());
+        assert!(wanted(&second).await.is_err(), "it was heard after the other one");
+        assert!(wanted(&third).await.is_ok());
+        drop(third);
+        sleep(Duration::from_secs(1)).await;
         let third = clients.place().await;
 
         // It gets a request before it is closed: the other one makes room.

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How long a run of wake starts work, by the machine's clock: its timeout, less time for its last calls.
-const WAKE_RUN: Duration = Duration::from_secs(40);
+const WAKE_RUN: Duration = Duration::from_secs(30);
 const MINUTE_MS: i64 = 60_000;
 const HOUR: Duration = Duration::from_secs(60 * 60);
 

@@ -170,6 +170,7 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, place: &Place, re
 }
 
 async fn answer(requests: &Requests, place: &Place, request: hyper::Request<Incoming>) -> Reply {
+    place.hear();
     let process = &requests.process;
     let (parts, body) = request.into_parts();
     if let Err(refusal) = refuse_foreign(&parts.headers, &parts.uri) {

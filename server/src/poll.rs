@@ -33,12 +33,15 @@ pub(crate) async fn poll(process: Arc<Process>, mapping: Mapping, stopping: Stop
         }
     };
     let next = async || {
-        let slot = Arc::clone(&slots).acquire_owned().await;
-        (slot, gather(&process, &mapping).await)
+        let slot = tokio::select! {
+            biased;
+            slot = Arc::clone(&slots).acquire_owned() => slot,
+            () = room_is_missing(&process) => return None,
+        };
+        gather(&process, &mapping).await.map(|batch| (slot, batch))
     };
-    while let Some((slot, batch)) = stopping.unless(next()).await {
-        if batch.is_empty() {
-            drop(slot);
+    while let Some(next) = stopping.unless(next()).await {
+        let Some((slot, batch)) = next else {
             let full_since = Instant::now();
             let end = async {
                 while process.store.waits_for_room() {
@@ -54,7 +57,7 @@ pub(crate) async fn poll(process: Arc<Process>, mapping: Mapping, stopping: Stop
             };
             stopping.unless(end).await;
             continue;
-        }
+        };
         let process = Arc::clone(&process);
         invocations.spawn(async move {
             carry_out(&process, mapping, batch).await;
@@ -85,13 +88,20 @@ async fn carry_out(process: &Process, mapping: Mapping, batch: Vec<Received>) {
     }
 }
 
-/// Collects the next batch: full, or as old as its window. It is empty while writes wait for room on the disk: what
+/// Waits until writes wait for room on the disk.
+async fn room_is_missing(process: &Process) {
+    while !process.store.waits_for_room() {
+        sleep(AFTER_FAILURE).await;
+    }
+}
+
+/// Collects the next batch: full, or as old as its window. There is none while writes wait for room on the disk: what
 /// it would deliver could not be noted as delivered.
-async fn gather(process: &Process, mapping: &Mapping) -> Vec<Received> {
+async fn gather(process: &Process, mapping: &Mapping) -> Option<Vec<Received>> {
     let mut batch = Vec::new();
     while batch.is_empty() {
         if process.store.waits_for_room() {
-            return batch;
+            return None;
         }
         batch = receive(process, mapping, mapping.batch).await;
         if batch.is_empty() {
@@ -110,7 +120,7 @@ async fn gather(process: &Process, mapping: &Mapping) -> Vec<Received> {
         }
         batch.extend(more);
     }
-    batch
+    Some(batch)
 }
 
 async fn receive(process: &Process, mapping: &Mapping, most: usize) -> Vec<Received> {

@@ -22,7 +22,7 @@ use std::{
 use gridpost_core::time::Timestamp;
 use gridpost_ports::{Clock, PortError, guard::said};
 use rusqlite::{Connection, ErrorCode, ffi};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
     expiry::{self, Sweeps},
@@ -47,7 +47,11 @@ const STATEMENTS: usize = 96;
 
 /// How long to wait for another program's lock, such as an operator's.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
-const READERS_KEPT: usize = 4;
+
+/// Connections that read on threads of their own, of two descriptors each, and all that are kept.
+const READERS_MAX: usize = 8;
+const READERS_KEPT: usize = 10;
+
 const TIME: &str = "time";
 
 /// How far the saved time may lag during writes, in milliseconds.
@@ -66,6 +70,7 @@ pub(crate) struct Database {
     pub(crate) opened: i64,
     pub(crate) journal: Arc<JournalWriter>,
     writer: Arc<Writer>,
+    reads: Semaphore,
 }
 
 /// A locked database without a clock yet.
@@ -188,7 +193,8 @@ impl Database {
             (Some(file), Some(lock)) => begin(connection, file, lock, Arc::clone(&writer))?,
             _ => Access::Memory(Mutex::new(Some(connection))),
         };
-        Ok(Self { access, last_seen, opened, journal, writer })
+        let reads = Semaphore::new(READERS_MAX);
+        Ok(Self { access, last_seen, opened, journal, writer, reads })
     }
 
     /// Closes a database in memory and returns it for the next process.
@@ -297,6 +303,7 @@ impl Database {
         if matches!(self.access, Access::Memory(_)) {
             return self.read(call, work);
         }
+        let _one_of_few = self.reads.acquire().await;
         let database = Arc::clone(self);
         let read = tokio::task::spawn_blocking(move || database.read(call, work)).await;
         read.unwrap_or_else(|error| Err(PortError::new(call, error)))

@@ -117,17 +117,17 @@ impl QueueState {
 
 impl BodyBudget {
     /// Keeps a body, if there is memory.
-    fn keep(&self, body: String) -> Option<String> {
+    fn keep(&self, body: String) -> Option<Box<str>> {
         let bytes = body.len();
         if self.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= BODY_BYTES_MAX {
-            return Some(body);
+            return Some(body.into());
         }
         self.0.fetch_sub(bytes, Ordering::Relaxed);
         None
     }
 
-    fn release(&self, body: Option<&String>) {
-        self.0.fetch_sub(body.map_or(0, String::len), Ordering::Relaxed);
+    fn release(&self, body: Option<&str>) {
+        self.0.fetch_sub(body.map_or(0, str::len), Ordering::Relaxed);
     }
 }
 
@@ -175,17 +175,15 @@ impl Queues {
         queue: Queue,
         most: usize,
     ) -> Result<Vec<Received>, PortError> {
-        let received = self.take(queue, most, self.visibility.of(queue)).await?;
-        Ok(received.into_iter().map(|(received, _)| received).collect())
+        self.take(queue, most, self.visibility.of(queue)).await
     }
 
-    /// Receives messages, with the previous queue of poison messages.
     async fn take(
         &self,
         queue: Queue,
         most: usize,
         hidden_for: Duration,
-    ) -> Result<Vec<(Received, Option<String>)>, PortError> {
+    ) -> Result<Vec<Received>, PortError> {
         const CALL: &str = "queue: receiving";
         let now = self.clock.now();
         let until = now + hidden_for;
@@ -216,20 +214,20 @@ impl Queues {
         line: &QueueState,
         taken: Vec<(i64, Message)>,
         visible_since: Timestamp,
-    ) -> Result<Vec<(Received, Option<String>)>, PortError> {
+    ) -> Result<Vec<Received>, PortError> {
         let mut received = Vec::with_capacity(taken.len());
         let (mut bytes, mut failed) = (0, None);
         for (id, mut message) in taken {
             if bytes >= BATCH_BYTES_MAX {
                 line.contents().give_back(id, &mut message, visible_since);
                 // A message that was deleted meanwhile takes no body back.
-                self.budget.release(message.body.as_ref());
+                self.budget.release(message.body.as_deref());
                 continue;
             }
             let body = match message.body {
                 Some(body) => {
                     self.budget.release(Some(&body));
-                    Some(body)
+                    Some(body.into())
                 }
                 None => match self.database.read(call, |it| rows::body(it, id)) {
                     Ok(body) => body,
@@ -254,7 +252,7 @@ impl Queues {
                 group: message.group.as_ref().to_owned(),
                 body,
             };
-            received.push((whole, message.moved_from));
+            received.push(whole);
         }
         match failed {
             Some(error) if received.is_empty() => Err(error),
@@ -277,18 +275,16 @@ impl Queues {
         let now = self.clock.now();
         // The queue's name in SQS.
         let moved_from = format!("gridpost-{from}");
-        let (all, noted) = (Arc::clone(&self.all), moved_from.clone());
-        let moved = ids.clone();
+        let (all, moved) = (Arc::clone(&self.all), ids.clone());
         let work = move |database: &rusqlite::Connection| {
-            moved.iter().try_for_each(|id| rows::poison(database, *id, now, &noted))
+            moved.iter().try_for_each(|id| rows::poison(database, *id, now, &moved_from))
         };
         let then = move |()| {
             for id in ids {
                 tracing::warn!(%from, id, reason, "a message moves to the poison queue");
                 let message = all[&from].contents().remove(id);
                 let Some(message) = message else { continue };
-                let message =
-                    Message { visible_at: now, moved_from: Some(moved_from.clone()), ..message };
+                let message = Message { visible_at: now, ..message };
                 all[&Queue::Poison].contents().add(id, message);
             }
             all[&Queue::Poison].change();

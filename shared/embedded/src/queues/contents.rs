@@ -1,11 +1,15 @@
-//! The contents of one queue, and the order of receipt.
+//! The contents of one queue, and the order of receipt. A million messages take some 150 MB.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    mem,
     sync::Arc,
 };
 
 use gridpost_core::time::Timestamp;
+
+/// How many messages of a group a turn receives: neighbours may share a request.
+const TURN: u32 = 10;
 
 /// Messages are counted one by one up to this.
 const COUNTED_MAX: usize = 10_000;
@@ -18,19 +22,40 @@ pub(super) struct Message {
     pub(super) sent_at: Timestamp,
     pub(super) visible_at: Timestamp,
     pub(super) receives: u32,
-    /// Its queue before the poison queue.
-    pub(super) moved_from: Option<String>,
     pub(super) group: Arc<str>,
-    pub(super) body: Option<String>,
+    pub(super) body: Option<Box<str>>,
+}
+
+/// Groups take turns, like those of a fair queue in SQS: the backlog of one holds up no other.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    messages: BTreeMap<i64, Message>,
+    /// Those with messages.
+    groups: HashMap<Arc<str>, Group>,
+    /// Groups whose turn can come, by turn, with the visibility of their first message.
+    ready: BTreeSet<(u64, Timestamp, Arc<str>)>,
+    /// All other groups, by the visibility of their first message.
+    later: BTreeSet<(Timestamp, Arc<str>)>,
+    /// The latest turn, and the groups that have had it and have no messages any more.
+    turn: u64,
+    emptied: HashSet<Arc<str>>,
+    /// The received messages; the first ones may be visible again.
+    received: BTreeSet<(Timestamp, i64)>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Contents {
-    messages: HashMap<i64, Message>,
-    /// All messages, by visibility, then in the order they were sent.
+struct Group {
+    /// Its messages, by visibility, then in the order they were sent.
     by_visibility: BTreeSet<(Timestamp, i64)>,
-    /// The received messages; the first ones may be visible again.
-    received: BTreeSet<(Timestamp, i64)>,
+    turn: u64,
+    /// How many messages it has received in its turn.
+    taken: u32,
+}
+
+impl Group {
+    fn first(&self) -> Option<Timestamp> {
+        self.by_visibility.first().map(|(at, _)| *at)
+    }
 }
 
 /// The reason why a receipt has no effect.
@@ -52,9 +77,66 @@ impl ReceiptError {
 }
 
 impl Contents {
-    pub(super) fn add(&mut self, id: i64, message: Message) {
-        self.by_visibility.insert((message.visible_at, id));
+    pub(super) fn add(&mut self, id: i64, mut message: Message) {
+        if let Some((name, _)) = self.groups.get_key_value(&message.group) {
+            message.group = Arc::clone(name);
+        }
+        self.order(&message.group, |group| group.insert((message.visible_at, id)));
         self.messages.insert(id, message);
+    }
+
+    /// Changes the order of a group's messages, and with it when its turn comes.
+    fn order(
+        &mut self,
+        name: &Arc<str>,
+        change: impl FnOnce(&mut BTreeSet<(Timestamp, i64)>) -> bool,
+    ) {
+        let group = self.groups.entry(Arc::clone(name)).or_insert_with(|| {
+            let turn = self.turn + u64::from(self.emptied.contains(name));
+            Group { turn, ..Group::default() }
+        });
+        let before = group.first();
+        change(&mut group.by_visibility);
+        let first = group.first();
+        if first == before {
+            return;
+        }
+        if let Some(before) = before
+            && !self.later.remove(&(before, Arc::clone(name)))
+        {
+            self.ready.remove(&(group.turn, before, Arc::clone(name)));
+        }
+        if let Some(first) = first {
+            self.later.insert((first, Arc::clone(name)));
+            return;
+        }
+        if group.turn > self.turn {
+            self.emptied.insert(Arc::clone(name));
+        }
+        self.groups.remove(name);
+    }
+
+    /// Returns the message to receive next, if one is visible. After [`TURN`] of them it is the next group's turn.
+    fn next_in_turn(&mut self, visible_since: Timestamp) -> Option<i64> {
+        while self.later.first().is_some_and(|(at, _)| *at <= visible_since) {
+            let (at, name) = self.later.pop_first()?;
+            let group = self.groups.get_mut(&name)?;
+            group.turn = group.turn.max(self.turn);
+            self.ready.insert((group.turn, at, name));
+        }
+        self.ready.first().filter(|(_, at, _)| *at <= visible_since)?;
+        let (turn, at, name) = self.ready.pop_first()?;
+        if turn > self.turn {
+            self.turn = turn;
+            self.emptied.clear();
+        }
+        let group = self.groups.get_mut(&name)?;
+        group.taken += 1;
+        if group.taken == TURN {
+            (group.turn, group.taken) = (turn + 1, 0);
+        }
+        self.later.insert((at, name));
+        group.by_visibility.first().map(|(_, id)| *id)
     }
 
     /// Receives up to `most` messages that are visible at `visible_since`, and hides them until `until`.
@@ -68,17 +150,13 @@ impl Contents {
         max_receives: u32,
     ) -> (Vec<(i64, Message)>, Vec<i64>) {
         let (mut taken, mut worn_out) = (Vec::new(), Vec::new());
+        // Otherwise the same message could be taken twice.
+        let until = until.max(now + std::time::Duration::from_millis(1));
         while taken.len() < most {
-            let first = self.by_visibility.first().filter(|(at, _)| *at <= visible_since);
-            let Some((at, id)) = first.copied() else { break };
-            self.by_visibility.pop_first();
-            self.received.remove(&(at, id));
-            // Otherwise the same message could be taken twice.
-            let until = until.max(now + std::time::Duration::from_millis(1));
-            self.by_visibility.insert((until, id));
+            let Some(id) = self.next_in_turn(visible_since) else { break };
+            self.show_at(id, until);
             self.received.insert((until, id));
             let Some(message) = self.messages.get_mut(&id) else { continue };
-            message.visible_at = until;
             if message.receives >= max_receives {
                 worn_out.push(id);
                 continue;
@@ -114,9 +192,11 @@ impl Contents {
 
     fn show_at(&mut self, id: i64, visible_at: Timestamp) -> bool {
         let Some(message) = self.messages.get_mut(&id) else { return false };
-        self.by_visibility.remove(&(message.visible_at, id));
-        message.visible_at = visible_at;
-        self.by_visibility.insert((visible_at, id))
+        let before = mem::replace(&mut message.visible_at, visible_at);
+        self.received.remove(&(before, id));
+        let group = Arc::clone(&message.group);
+        self.order(&group, |group| group.remove(&(before, id)) && group.insert((visible_at, id)));
+        true
     }
 
     pub(super) fn has(&self, id: i64) -> bool {
@@ -146,15 +226,11 @@ impl Contents {
         receives: u32,
         until: Timestamp,
     ) -> Result<(), ReceiptError> {
-        let message = self.messages.get_mut(&id).ok_or(ReceiptError::Gone)?;
+        let message = self.messages.get(&id).ok_or(ReceiptError::Gone)?;
         if message.receives != receives {
             return Err(ReceiptError::Stale);
         }
-        let before = (message.visible_at, id);
-        message.visible_at = until;
-        self.by_visibility.remove(&before);
-        self.received.remove(&before);
-        self.by_visibility.insert((until, id));
+        self.show_at(id, until);
         self.received.insert((until, id));
         Ok(())
     }
@@ -162,14 +238,16 @@ impl Contents {
     pub(super) fn remove(&mut self, id: i64) -> Option<Message> {
         let message = self.messages.remove(&id)?;
         let place = (message.visible_at, id);
-        self.by_visibility.remove(&place);
+        self.order(&message.group, |group| group.remove(&place));
         self.received.remove(&place);
         Some(message)
     }
 
     /// Returns when the first message is or was visible.
     pub(super) fn next(&self) -> Option<Timestamp> {
-        self.by_visibility.first().map(|(at, _)| *at)
+        let ready = self.ready.first().map(|(_, at, _)| *at);
+        let later = self.later.first().map(|(at, _)| *at);
+        ready.into_iter().chain(later).min()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -185,10 +263,109 @@ impl Contents {
 
     /// Counts visible messages. Above [`COUNTED_MAX`], delayed ones count too.
     pub(super) fn visible(&mut self, now: Timestamp) -> usize {
-        let visible = self.by_visibility.range(..=(now, i64::MAX)).take(COUNTED_MAX).count();
+        let ready = self.ready.iter().map(|(_, _, name)| name);
+        let later = self.later.iter().take_while(|(at, _)| *at <= now).map(|(_, name)| name);
+        let groups = ready.chain(later).filter_map(|name| self.groups.get(name));
+        let visible = groups.flat_map(|group| group.by_visibility.range(..=(now, i64::MAX)));
+        let visible = visible.take(COUNTED_MAX).count();
         match visible {
             COUNTED_MAX => self.len() - self.in_flight(now),
             _ => visible,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ops::Range, time::Duration};
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_000_000);
+
+    fn add(contents: &mut Contents, ids: Range<i64>, group: &str, visible_after_ms: u64) {
+        let visible_at = NOW + Duration::from_millis(visible_after_ms);
+        for id in ids {
+            let group = Arc::from(group);
+            let message = Message { sent_at: NOW, visible_at, receives: 0, group, body: None };
+            contents.add(id, message);
+        }
+    }
+
+    /// Receives at so many milliseconds.
+    fn ids(contents: &mut Contents, at_ms: u64, most: usize) -> Vec<i64> {
+        let now = NOW + Duration::from_millis(at_ms);
+        let until = now + Duration::from_secs(60);
+        let (taken, worn_out) = contents.take(now, now, until, most, 9);
+        assert_eq!(worn_out, [0; 0]);
+        taken.into_iter().map(|(id, _)| id).collect()
+    }
+
+    #[test]
+    fn groups_take_turns_of_neighbours() {
+        let mut contents = Contents::default();
+        add(&mut contents, 0..100, "busy", 0);
+        add(&mut contents, 100..102, "quiet", 0);
+        add(&mut contents, 102..103, "later", 10);
+        let busy = |from| (from..from + 10).collect::<Vec<_>>();
+        assert_eq!(ids(&mut contents, 0, 10), busy(0));
+        assert_eq!(ids(&mut contents, 0, 4), [100, 101, 10, 11]);
+        assert_eq!(contents.visible(NOW), 88);
+        // One that has just come waits for a turn of each other group at most.
+        let turn = [(12..20).collect(), vec![102, 20]].concat();
+        assert_eq!(ids(&mut contents, 10, 10), turn);
+        assert_eq!((contents.next(), contents.in_flight(NOW)), (Some(NOW), 24));
+        assert_eq!(ids(&mut contents, 10, 200), (21..100).collect::<Vec<_>>());
+        assert_eq!(contents.next(), Some(NOW + Duration::from_secs(60)));
+        assert_eq!(contents.visible(NOW), 0);
+        (0..103).for_each(|id| drop(contents.remove(id)));
+        assert!(
+            contents.groups.is_empty() && contents.ready.is_empty() && contents.later.is_empty()
+        );
+        assert_eq!((contents.next(), contents.received.len()), (None, 0));
+    }
+
+    /// Each publishes ten more once its ten are delivered.
+    #[test]
+    fn groups_that_empty_and_come_again_leave_turns_to_a_backlog() {
+        let mut contents = Contents::default();
+        add(&mut contents, 0..100, "backlog", 0);
+        let (mut next, mut of_backlog) = (1_000, 0);
+        for round in 0..40 {
+            if round < 4 {
+                add(&mut contents, next..next + 10, &format!("loop-{}", round % 4), 0);
+                next += 10;
+            }
+            for id in ids(&mut contents, 0, 10) {
+                let message = contents.remove(id).expect("it is there");
+                match &*message.group {
+                    "backlog" => of_backlog += 1,
+                    again => {
+                        add(&mut contents, next..next + 1, again, 0);
+                        next += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!(of_backlog, 80, "a turn of five");
+        assert!(contents.emptied.len() <= 5, "{:?}", contents.emptied);
+    }
+
+    #[test]
+    fn what_is_hidden_or_given_back_keeps_its_group_in_order() {
+        let mut contents = Contents::default();
+        add(&mut contents, 1..3, "a", 0);
+        add(&mut contents, 3..4, "b", 0);
+        let (mut taken, _) = contents.take(NOW, NOW, NOW + Duration::from_secs(60), 9, 9);
+        assert_eq!(taken.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1, 2, 3]);
+        let (id, message) = &mut taken[0];
+        contents.give_back(*id, message, NOW);
+        assert_eq!(contents.hide(3, 1, NOW), Ok(()));
+        assert_eq!(contents.hide(3, 7, NOW), Err(ReceiptError::Stale));
+        assert!(contents.withhold(2) && !contents.withhold(2));
+        assert_eq!(ids(&mut contents, 0, 9), [1, 3]);
+        contents.release(2);
+        assert_eq!(contents.next(), Some(RELEASED));
+        assert_eq!(ids(&mut contents, 0, 9), [2]);
     }
 }

@@ -91,10 +91,8 @@ impl QueueSender for Queues {
                         let visible_at = visible_at(&message, now);
                         let body = budget.keep(message.body);
                         let group = message.group.into();
-                        let (sent_at, receives, moved_from) = (now, 0, None);
-                        let message =
-                            Message { sent_at, visible_at, receives, moved_from, group, body };
-                        contents.add(id, message);
+                        let (sent_at, receives) = (now, 0);
+                        contents.add(id, Message { sent_at, visible_at, receives, group, body });
                     })
                 };
                 let answers: Vec<_> = messages.into_iter().zip(written).map(put).collect();
@@ -170,7 +168,7 @@ impl QueueReceiver for Queues {
         let then = move |()| {
             let mut contents = all[&queue].contents();
             for message in ids.into_iter().filter_map(|(id, _)| contents.remove(id)) {
-                budget.release(message.body.as_ref());
+                budget.release(message.body.as_deref());
             }
         };
         self.database.write_then(CALL, OnFullDisk::Wait, write, then).await
@@ -194,16 +192,26 @@ impl QueueReceiver for Queues {
 #[async_trait]
 impl PoisonQueue for Queues {
     async fn receive(&self, hidden_s: u32) -> Result<Vec<Poisoned>, PortError> {
+        const CALL: &str = "queue: receiving";
         let hidden_for = Duration::from_secs(u64::from(hidden_s));
         let taken = self.take(Queue::Poison, LOOKED_AT_MAX, hidden_for).await?;
-        let poisoned = taken.into_iter().map(|(received, moved_from)| Poisoned {
-            id: received.message_id,
-            receipt: received.receipt,
-            body: received.body,
-            sent_at: received.sent_at,
-            receive_count: received.receives,
-            moved_from,
-            group: Some(received.group),
+        let poisoned = taken.into_iter().map(|received| {
+            let moved_from = receipt::read(&received.receipt).and_then(|(id, _)| {
+                let read = self.database.read(CALL, |it| rows::moved_from(it, id));
+                read.inspect_err(
+                    |error| tracing::warn!(%error, id, "a poison message's queue is not known"),
+                )
+                .ok()?
+            });
+            Poisoned {
+                id: received.message_id,
+                receipt: received.receipt,
+                body: received.body,
+                sent_at: received.sent_at,
+                receive_count: received.receives,
+                moved_from,
+                group: Some(received.group),
+            }
         });
         Ok(poisoned.collect())
     }

@@ -76,7 +76,7 @@ pub(super) fn load(
         // Without hiding or delay it is visible, even if the clock was set back.
         let visible_at = if visible_at == sent_at { sent_at.min(now) } else { visible_at };
         let was_received = u32::from(visible_at <= now);
-        let group = row.get_ref(6)?.as_str()?;
+        let group = row.get_ref(5)?.as_str()?;
         let group = groups.get(group).cloned().unwrap_or_else(|| {
             let group = Arc::<str>::from(group);
             groups.insert(Arc::clone(&group));
@@ -86,7 +86,6 @@ pub(super) fn load(
             sent_at,
             visible_at,
             receives: row.get::<_, u32>(4)?.saturating_add(was_received),
-            moved_from: row.get(5)?,
             group,
             body: None,
         };
@@ -94,8 +93,8 @@ pub(super) fn load(
         Ok(())
     };
     database.look(|connection| {
-        let all = "SELECT id, queue, sent_at, visible_at, receives, moved_from, fair_group \
-                   FROM messages ORDER BY id";
+        let all = "SELECT id, queue, sent_at, visible_at, receives, fair_group FROM messages \
+                   ORDER BY id";
         let mut select = connection.prepare(all)?;
         let mut rows = select.query([])?;
         while let Some(row) = rows.next()? {
@@ -122,6 +121,12 @@ pub(super) fn insert(
 pub(super) fn body(connection: &Connection, id: i64) -> rusqlite::Result<Option<String>> {
     let mut select = connection.prepare_cached("SELECT body FROM messages WHERE id = ?1")?;
     select.query_row([id], |row| row.get(0)).optional()
+}
+
+/// Returns the queue of a poison message before it was moved.
+pub(super) fn moved_from(connection: &Connection, id: i64) -> rusqlite::Result<Option<String>> {
+    let mut select = connection.prepare_cached("SELECT moved_from FROM messages WHERE id = ?1")?;
+    Ok(select.query_row([id], |row| row.get(0)).optional()?.flatten())
 }
 
 /// Hides a message and stores its receives. Returns whether it exists.
