@@ -287,3 +287,27 @@ async fn what_follows_a_commit_is_done_where_the_caller_has_gone() {
     database.write("note", |connection| note(connection, 2)).await.expect("written");
     assert_eq!((done.load(Ordering::SeqCst), notes(&database)), (1, vec![1, 2]));
 }
+
+/// Each connection has descriptors of its own, which the process may not have.
+#[tokio::test]
+async fn few_connections_read_at_a_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let database = database(folder.path());
+    let reading = Arc::new(AtomicUsize::new(0));
+    let read = || {
+        let (database, reading) = (Arc::clone(&database), Arc::clone(&reading));
+        let work = move |_: &Connection| {
+            let at_once = reading.fetch_add(1, Ordering::SeqCst) + 1;
+            thread::sleep(Duration::from_millis(20));
+            reading.fetch_sub(1, Ordering::SeqCst);
+            Ok(at_once)
+        };
+        tokio::spawn(async move { database.read_much("many", work).await })
+    };
+    let reads: Vec<_> = (0..40).map(|_| read()).collect();
+    let mut most = 0;
+    for read in reads {
+        most = most.max(read.await.expect("no panic").expect("readable"));
+    }
+    assert!((2..=READERS_MAX).contains(&most), "{most}");
+}
