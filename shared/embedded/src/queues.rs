@@ -25,7 +25,7 @@ use crate::{
     database::{Database, OnFullDisk},
     options::{OpenError, Options, Visibility},
 };
-use contents::{Contents, Message, RELEASED};
+use contents::{Contents, Message, RELEASED, Taken};
 pub use crash_suspects::InFlightBatch;
 use crash_suspects::{CRASHES_MAX, Group, InFlight, STABLE_AFTER};
 pub(crate) use receipt::read as in_hand;
@@ -194,7 +194,7 @@ impl Queues {
         let line = self.line(CALL, queue)?;
         let visible_since = if self.is_isolating(queue) { RELEASED } else { now };
         let (taken, worn_out) = line.contents().take(now, visible_since, until, most, max_receives);
-        for (id, message) in taken.iter().filter(|(_, message)| message.receives > 1) {
+        for (id, message, _) in taken.iter().filter(|(_, message, _)| message.receives > 1) {
             self.database.journal.drop_before((*id, message.receives));
         }
         // On failure they stay hidden until their next receive, and the others are received.
@@ -212,19 +212,18 @@ impl Queues {
         &self,
         call: &'static str,
         line: &QueueState,
-        taken: Vec<(i64, Message)>,
+        taken: Vec<Taken>,
         visible_since: Timestamp,
     ) -> Result<Vec<Received>, PortError> {
         let mut received = Vec::with_capacity(taken.len());
         let (mut bytes, mut failed) = (0, None);
-        for (id, mut message) in taken {
+        for (id, message, body) in taken {
             if bytes >= BATCH_BYTES_MAX {
-                line.contents().give_back(id, &mut message, visible_since);
-                // A message that was deleted meanwhile takes no body back.
-                self.budget.release(message.body.as_deref());
+                let not_taken = line.contents().give_back((id, message, body), visible_since);
+                self.budget.release(not_taken.as_deref());
                 continue;
             }
-            let body = match message.body {
+            let body = match body {
                 Some(body) => {
                     self.budget.release(Some(&body));
                     Some(body.into())
@@ -232,7 +231,7 @@ impl Queues {
                 None => match self.database.read(call, |it| rows::body(it, id)) {
                     Ok(body) => body,
                     Err(error) => {
-                        line.contents().give_back(id, &mut message, visible_since + READ_AGAIN);
+                        line.contents().give_back((id, message, None), visible_since + READ_AGAIN);
                         failed = Some(error);
                         continue;
                     }
@@ -282,10 +281,10 @@ impl Queues {
         let then = move |()| {
             for id in ids {
                 tracing::warn!(%from, id, reason, "a message moves to the poison queue");
-                let message = all[&from].contents().remove(id);
-                let Some(message) = message else { continue };
-                let message = Message { visible_at: now, ..message };
-                all[&Queue::Poison].contents().add(id, message);
+                let removed = all[&from].contents().remove(id);
+                let Some((message, body)) = removed else { continue };
+                let message = Message { visible_at: now, in_flight: false, ..message };
+                all[&Queue::Poison].contents().add(id, message, body);
             }
             all[&Queue::Poison].change();
         };

@@ -1,8 +1,7 @@
 //! The contents of one queue, and the order of receipt. A million messages take some 150 MB.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    mem,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, btree_map::Entry},
     sync::Arc,
 };
 
@@ -22,14 +21,18 @@ pub(super) struct Message {
     pub(super) sent_at: Timestamp,
     pub(super) visible_at: Timestamp,
     pub(super) receives: u32,
+    pub(super) in_flight: bool,
     pub(super) group: Arc<str>,
-    pub(super) body: Option<Box<str>>,
 }
+
+/// What was received: the id, the message, and its body if it was in memory.
+pub(super) type Taken = (i64, Message, Option<Box<str>>);
 
 /// Groups take turns, like those of a fair queue in SQS: the backlog of one holds up no other.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     messages: BTreeMap<i64, Message>,
+    bodies: HashMap<i64, Box<str>>,
     /// Those with messages.
     groups: HashMap<Arc<str>, Group>,
     /// Groups whose turn can come, by turn, with the visibility of their first message.
@@ -39,8 +42,8 @@ pub(super) struct Contents {
     /// The latest turn, and the groups that have had it and have no messages any more.
     turn: u64,
     emptied: HashSet<Arc<str>>,
-    /// The received messages; the first ones may be visible again.
-    received: BTreeSet<(Timestamp, i64)>,
+    /// How many messages are in flight until each second; the first ones may be over.
+    in_flight: BTreeMap<i64, usize>,
 }
 
 #[derive(Debug, Default)]
@@ -76,13 +79,21 @@ impl ReceiptError {
     }
 }
 
+/// Returns the end of its second.
+fn second(at: Timestamp) -> i64 {
+    at.as_millis().saturating_add(999).div_euclid(1_000)
+}
+
 impl Contents {
-    pub(super) fn add(&mut self, id: i64, mut message: Message) {
+    pub(super) fn add(&mut self, id: i64, mut message: Message, body: Option<Box<str>>) {
         if let Some((name, _)) = self.groups.get_key_value(&message.group) {
             message.group = Arc::clone(name);
         }
         self.order(&message.group, |group| group.insert((message.visible_at, id)));
         self.messages.insert(id, message);
+        if let Some(body) = body {
+            self.bodies.insert(id, body);
+        }
     }
 
     /// Changes the order of a group's messages, and with it when its turn comes.
@@ -148,55 +159,76 @@ impl Contents {
         until: Timestamp,
         most: usize,
         max_receives: u32,
-    ) -> (Vec<(i64, Message)>, Vec<i64>) {
+    ) -> (Vec<Taken>, Vec<i64>) {
         let (mut taken, mut worn_out) = (Vec::new(), Vec::new());
         // Otherwise the same message could be taken twice.
         let until = until.max(now + std::time::Duration::from_millis(1));
         while taken.len() < most {
             let Some(id) = self.next_in_turn(visible_since) else { break };
-            self.show_at(id, until);
-            self.received.insert((until, id));
+            self.show_at(id, until, true);
             let Some(message) = self.messages.get_mut(&id) else { continue };
             if message.receives >= max_receives {
                 worn_out.push(id);
                 continue;
             }
             message.receives += 1;
-            let body = message.body.take();
-            taken.push((id, Message { body, ..message.clone() }));
+            taken.push((id, message.clone(), self.bodies.remove(&id)));
         }
         (taken, worn_out)
     }
 
     /// Undoes a receive: the message becomes visible at `visible_at`.
-    pub(super) fn give_back(&mut self, id: i64, taken: &mut Message, visible_at: Timestamp) {
-        let is_same = self.hide(id, taken.receives, visible_at).is_ok();
-        if let Some(message) = self.messages.get_mut(&id).filter(|_| is_same) {
-            message.receives -= 1;
-            message.body = taken.body.take();
-            self.received.remove(&(visible_at, id));
-        }
+    /// Returns its body if it was deleted, or received again, meanwhile.
+    pub(super) fn give_back(
+        &mut self,
+        (id, taken, body): Taken,
+        visible_at: Timestamp,
+    ) -> Option<Box<str>> {
+        let same = self.messages.get_mut(&id).filter(|one| one.receives == taken.receives);
+        let Some(message) = same else { return body };
+        message.receives -= 1;
+        self.show_at(id, visible_at, false);
+        self.bodies.extend(body.map(|body| (id, body)));
+        None
     }
 
     /// Hides a message until it is [released](Self::release). Returns whether it was not hidden that way.
     pub(super) fn withhold(&mut self, id: i64) -> bool {
         self.messages.get(&id).is_some_and(|it| it.visible_at != Timestamp::MAX)
-            && self.show_at(id, Timestamp::MAX)
+            && self.show_at(id, Timestamp::MAX, false)
     }
 
     pub(super) fn release(&mut self, id: i64) {
         if self.messages.get(&id).is_some_and(|it| it.visible_at == Timestamp::MAX) {
-            self.show_at(id, RELEASED);
+            self.show_at(id, RELEASED, false);
         }
     }
 
-    fn show_at(&mut self, id: i64, visible_at: Timestamp) -> bool {
+    /// Changes when a message is visible, and whether it is in flight until then.
+    fn show_at(&mut self, id: i64, visible_at: Timestamp, in_flight: bool) -> bool {
         let Some(message) = self.messages.get_mut(&id) else { return false };
-        let before = mem::replace(&mut message.visible_at, visible_at);
-        self.received.remove(&(before, id));
-        let group = Arc::clone(&message.group);
-        self.order(&group, |group| group.remove(&(before, id)) && group.insert((visible_at, id)));
+        let before = message.clone();
+        (message.visible_at, message.in_flight) = (visible_at, in_flight);
+        self.end_flight(&before);
+        if in_flight {
+            *self.in_flight.entry(second(visible_at)).or_default() += 1;
+        }
+        self.order(&before.group, |group| {
+            group.remove(&(before.visible_at, id)) && group.insert((visible_at, id))
+        });
         true
+    }
+
+    /// Counts a message as not in flight.
+    fn end_flight(&mut self, message: &Message) {
+        if message.in_flight
+            && let Entry::Occupied(mut count) = self.in_flight.entry(second(message.visible_at))
+        {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
     }
 
     pub(super) fn has(&self, id: i64) -> bool {
@@ -230,17 +262,16 @@ impl Contents {
         if message.receives != receives {
             return Err(ReceiptError::Stale);
         }
-        self.show_at(id, until);
-        self.received.insert((until, id));
+        self.show_at(id, until, true);
         Ok(())
     }
 
-    pub(super) fn remove(&mut self, id: i64) -> Option<Message> {
+    /// Returns it with its body, if that is in memory.
+    pub(super) fn remove(&mut self, id: i64) -> Option<(Message, Option<Box<str>>)> {
         let message = self.messages.remove(&id)?;
-        let place = (message.visible_at, id);
-        self.order(&message.group, |group| group.remove(&place));
-        self.received.remove(&place);
-        Some(message)
+        self.order(&message.group, |group| group.remove(&(message.visible_at, id)));
+        self.end_flight(&message);
+        Some((message, self.bodies.remove(&id)))
     }
 
     /// Returns when the first message is or was visible.
@@ -254,11 +285,10 @@ impl Contents {
         self.messages.len()
     }
 
+    /// Counts messages in flight, for up to a second too long.
     pub(super) fn in_flight(&mut self, now: Timestamp) -> usize {
-        while self.received.first().is_some_and(|(at, _)| *at <= now) {
-            self.received.pop_first();
-        }
-        self.received.len()
+        self.in_flight = self.in_flight.split_off(&(now.as_millis().div_euclid(1_000) + 1));
+        self.in_flight.values().sum()
     }
 
     /// Counts visible messages. Above [`COUNTED_MAX`], delayed ones count too.
@@ -287,8 +317,11 @@ mod tests {
         let visible_at = NOW + Duration::from_millis(visible_after_ms);
         for id in ids {
             let group = Arc::from(group);
-            let message = Message { sent_at: NOW, visible_at, receives: 0, group, body: None };
-            contents.add(id, message);
+            contents.add(
+                id,
+                Message { sent_at: NOW, visible_at, receives: 0, in_flight: false, group },
+                None,
+            );
         }
     }
 
@@ -298,7 +331,7 @@ mod tests {
         let until = now + Duration::from_secs(60);
         let (taken, worn_out) = contents.take(now, now, until, most, 9);
         assert_eq!(worn_out, [0; 0]);
-        taken.into_iter().map(|(id, _)| id).collect()
+        taken.into_iter().map(|(id, ..)| id).collect()
     }
 
     #[test]
@@ -322,7 +355,7 @@ mod tests {
         assert!(
             contents.groups.is_empty() && contents.ready.is_empty() && contents.later.is_empty()
         );
-        assert_eq!((contents.next(), contents.received.len()), (None, 0));
+        assert_eq!((contents.next(), contents.in_flight.len()), (None, 0));
     }
 
     /// Each publishes ten more once its ten are delivered.
@@ -337,7 +370,7 @@ mod tests {
                 next += 10;
             }
             for id in ids(&mut contents, 0, 10) {
-                let message = contents.remove(id).expect("it is there");
+                let (message, _) = contents.remove(id).expect("it is there");
                 match &*message.group {
                     "backlog" => of_backlog += 1,
                     again => {
@@ -357,9 +390,11 @@ mod tests {
         add(&mut contents, 1..3, "a", 0);
         add(&mut contents, 3..4, "b", 0);
         let (mut taken, _) = contents.take(NOW, NOW, NOW + Duration::from_secs(60), 9, 9);
-        assert_eq!(taken.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [1, 2, 3]);
-        let (id, message) = &mut taken[0];
-        contents.give_back(*id, message, NOW);
+        assert_eq!(taken.iter().map(|(id, ..)| *id).collect::<Vec<_>>(), [1, 2, 3]);
+        let (id, message, _) = taken.remove(0);
+        let body = || Some(Box::from("body"));
+        assert_eq!(contents.give_back((id, message.clone(), body()), NOW), None);
+        assert_eq!(contents.give_back((9, message, body()), NOW), body(), "there is none");
         assert_eq!(contents.hide(3, 1, NOW), Ok(()));
         assert_eq!(contents.hide(3, 7, NOW), Err(ReceiptError::Stale));
         assert!(contents.withhold(2) && !contents.withhold(2));

@@ -91,8 +91,9 @@ impl QueueSender for Queues {
                         let visible_at = visible_at(&message, now);
                         let body = budget.keep(message.body);
                         let group = message.group.into();
-                        let (sent_at, receives) = (now, 0);
-                        contents.add(id, Message { sent_at, visible_at, receives, group, body });
+                        let (sent_at, receives, in_flight) = (now, 0, false);
+                        let message = Message { sent_at, visible_at, receives, in_flight, group };
+                        contents.add(id, message, body);
                     })
                 };
                 let answers: Vec<_> = messages.into_iter().zip(written).map(put).collect();
@@ -167,8 +168,8 @@ impl QueueReceiver for Queues {
         };
         let then = move |()| {
             let mut contents = all[&queue].contents();
-            for message in ids.into_iter().filter_map(|(id, _)| contents.remove(id)) {
-                budget.release(message.body.as_deref());
+            for (_, body) in ids.into_iter().filter_map(|(id, _)| contents.remove(id)) {
+                budget.release(body.as_deref());
             }
         };
         self.database.write_then(CALL, OnFullDisk::Wait, write, then).await

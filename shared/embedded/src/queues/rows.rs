@@ -86,10 +86,10 @@ pub(super) fn load(
             sent_at,
             visible_at,
             receives: row.get::<_, u32>(4)?.saturating_add(was_received),
+            in_flight: false,
             group,
-            body: None,
         };
-        line.contents().add(id, message);
+        line.contents().add(id, message, None);
         Ok(())
     };
     database.look(|connection| {
