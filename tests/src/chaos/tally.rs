@@ -122,12 +122,14 @@ impl Ledger {
         }
     }
 
-    /// Returns whether it explains a tally: it knows every event without an end to be under way.
-    pub fn explains(&self, tally: &Tally) -> bool {
+    /// Returns whether it explains a tally: it knows every event without an end to be under way. If history made
+    /// room, it need not know all that was accepted.
+    pub fn explains(&self, tally: &Tally, made_room: bool) -> bool {
         // A ledger balances if every event has ended or is waiting.
         let is_balanced = ["balances", "underWay"].contains(&self.verdict.as_str());
         let is_known = is_balanced && tally.missing.len() as u64 <= self.under_way;
-        is_known && self.accepted >= tally.expected && tally.misplaced.is_empty()
+        let knows_all = made_room || self.accepted >= tally.expected;
+        is_known && knows_all && tally.misplaced.is_empty()
     }
 }
 
@@ -181,14 +183,15 @@ mod tests {
         };
         let accepted = [(Steady, 1), (Steady, 2)];
         let tally = Tally::of(accepted, &HashMap::from([((Steady, 1), 1)]), &HashMap::new());
-        assert!(ledger("underWay", 1).explains(&tally));
+        assert!(ledger("underWay", 1).explains(&tally, false));
         for (verdict, waiting) in [("balances", 0), ("underWay", 0), ("missing", 1)] {
-            assert!(!ledger(verdict, waiting).explains(&tally), "{verdict}");
+            assert!(!ledger(verdict, waiting).explains(&tally, false), "{verdict}");
         }
         let whole = Tally { missing: Vec::new(), ..tally };
-        assert!(ledger("balances", 0).explains(&whole));
-        assert!(!Ledger { accepted: 1, ..ledger("balances", 0) }.explains(&whole));
+        assert!(ledger("balances", 0).explains(&whole, false));
+        let cut = Ledger { accepted: 1, ..ledger("balances", 0) };
+        assert!(!cut.explains(&whole, false) && cut.explains(&whole, true));
         let misplaced = Tally { misplaced: vec![(Steady, 1)], ..whole };
-        assert!(!ledger("balances", 0).explains(&misplaced));
+        assert!(!ledger("balances", 0).explains(&misplaced, true));
     }
 }
