@@ -182,7 +182,7 @@ def milliseconds(values):
 
 
 async def sigterm(arguments):
-    """SIGTERM while 1,000 requests are under way, then the next process."""
+    """SIGTERM while at least 1,000 requests are under way, then the next process."""
     endpoint = await Endpoint().start()
     dev = Dev(arguments, {"orders": [endpoint.url(5, n + 1) for n in range(50)]})
     await dev.start()
@@ -297,9 +297,11 @@ async def waiting(arguments):
     await dev.end(signal.SIGKILL)
     ready = await dev.start()
     _, health = await dev.call("GET", "/topics/bad/eventSubscriptions/sub-0/health")
+    await dev.publish("good", ["g"])
+    await until(lambda: endpoint.latency)
     began = time.time()
     await asyncio.gather(*[dev.publish("good", [f"g{n}"]) for n in range(500)])
-    await until(lambda: len(endpoint.latency) >= 500)
+    await until(lambda: len(endpoint.latency) > 500)
     good = time.time() - began
     await asyncio.sleep(60)
     peak = dev.megabytes("VmHWM")
@@ -387,8 +389,11 @@ async def main():
                 found = await case(arguments)
             finally:
                 for dev in RUNS:
-                    dev.process and dev.process.kill()
+                    if dev.process:
+                        dev.process.kill()
+                        dev.process.wait()
                     shutil.rmtree(dev.home)
+                    shutil.rmtree(dev.data, ignore_errors=True)
                 RUNS.clear()
             found = {name: round(of, 3) if isinstance(of, float) else of for name, of in found.items()}
             print(json.dumps({"case": case.__name__, **found}), flush=True)

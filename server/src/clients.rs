@@ -151,7 +151,7 @@ impl Place {
         }
     }
 
-    /// Notes that the client is heard: it waits from now on, and no longer.
+    /// Notes that the client is heard: its wait begins anew.
     pub(crate) fn hear(&self) {
         *self.connection.waits_since() = Some(Instant::now());
     }

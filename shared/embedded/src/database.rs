@@ -48,7 +48,8 @@ const STATEMENTS: usize = 96;
 /// How long to wait for another program's lock, such as an operator's.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
-/// Connections that read on threads of their own, of two descriptors each, and all that are kept.
+/// At most so many connections read on threads of their own, with two descriptors each; and how many idle ones
+/// are kept, those of other threads included.
 const READERS_MAX: usize = 8;
 const READERS_KEPT: usize = 10;
 
