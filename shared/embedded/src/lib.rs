@@ -163,7 +163,8 @@ impl Embedded {
     }
 
     /// Receives up to `most` visible messages, by turns of their groups, of a group the longest-waiting
-    /// first, and hides them for the queue's visibility timeout. Messages received too often go to the poison queue instead.
+    /// first, and hides them for the queue's visibility timeout. Messages received too often go to the
+    /// poison queue instead.
     pub async fn receive(&self, queue: Queue, most: usize) -> Result<Vec<Received>, PortError> {
         self.queues.receive(queue, most).await
     }
