@@ -95,8 +95,8 @@ async fn room_is_missing(process: &Process) {
     }
 }
 
-/// Collects the next batch: full, or as old as its window. There is none while writes wait for room on the disk: what
-/// it would deliver could not be noted as delivered.
+/// Collects the next batch: full, or as old as its window. Returns `None` while writes wait for room on the disk,
+/// because deliveries could not be recorded.
 async fn gather(process: &Process, mapping: &Mapping) -> Option<Vec<Received>> {
     let mut batch = Vec::new();
     while batch.is_empty() {

@@ -402,7 +402,7 @@ mod tests {
         let (id, message, _) = taken.remove(0);
         let body = || Some(Box::from("body"));
         assert_eq!(contents.give_back((id, message.clone(), body()), NOW), None);
-        assert_eq!(contents.give_back((9, message, body()), NOW), body(), "there is none");
+        assert_eq!(contents.give_back((9, message, body()), NOW), body(), "it was deleted");
         assert_eq!(contents.hide(3, 1, NOW), Ok(()));
         assert_eq!(contents.hide(3, 7, NOW), Err(ReceiptError::Stale));
         assert!(contents.withhold(2) && !contents.withhold(2));
