@@ -13,8 +13,11 @@ use maud::{Markup, html};
 use super::App;
 use super::failure::Answer;
 use super::form::{Look, Nothing};
-use super::page::{self, Frame, Names, Tab, subscription_url};
+use super::kit;
+use super::page::{Frame, Names, Tab, live_part};
 use super::picture::{self, Kind, Point};
+use super::text;
+use super::urls::{self, subscription_url};
 use gridpost_ops::{attempt_lines::describe_reason, delivery, output};
 
 pub(super) async fn list(
@@ -26,13 +29,13 @@ pub(super) async fn list(
     let url = subscription_url(&topic, &name, "/deliveries");
     let row = |one: &Delivery| {
         vec![
-            page::time(one.publish_time),
+            text::time(one.publish_time),
             html! { a href={ (url) "/" (one.id) } { (one.id) } },
-            html! { (page::number(one.events.into())) },
+            html! { (text::number(one.events.into())) },
             html! { (one.delivery_attempts) },
             outcome(one.last_delivery_outcome.as_deref(), one.last_http_status_code),
             match one.status {
-                DeliveryStatus::Waiting => page::time(one.due),
+                DeliveryStatus::Waiting => text::time(one.due),
                 other => html! { (other.to_string()) },
             },
         ]
@@ -40,17 +43,17 @@ pub(super) async fn list(
     let rows: Vec<_> = page.items.iter().map(row).collect();
     let body = html! {
         @if rows.is_empty() {
-            (page::empty("No failing delivery waits here. What was delivered at once, or has ended, is found by its event:",
+            (kit::empty("No failing delivery waits here. What was delivered at once, or has ended, is found by its event:",
                 &format!("explain EVENT-ID --topic {topic}")))
-            p { a href=(page::with_query("/events", &[("topic", topic.as_str())])) { "Find an event" } }
+            p { a href=(urls::with_query("/events", &[("topic", topic.as_str())])) { "Find an event" } }
         } @else {
-            (page::table("Failing deliveries", &["Published", "Delivery", "Events", "Attempts", "Last outcome", "Due"], &rows))
+            (kit::table("Failing deliveries", &["Published", "Delivery", "Events", "Attempts", "Last outcome", "Due"], &rows))
         }
-        (page::next_page(&url, &[], page.next.as_deref()))
+        (kit::next_page(&url, &[], page.next.as_deref()))
     };
     let command = format!("delivery list --topic {topic} --subscription {name}");
     let title = format!("Failing deliveries of {topic}/{name}");
-    let above = page::above(&topic, &name);
+    let above = urls::above(&topic, &name);
     Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
 }
 
@@ -70,25 +73,24 @@ pub(super) async fn show(
 ) -> Answer {
     let (document, now) =
         tokio::try_join!(app.api.delivery(&topic, &name, &id), app.settings.target.now())?;
-    let url = subscription_url(&topic, &name, &format!("/deliveries/{}", page::part(&id)));
+    let url = subscription_url(&topic, &name, &format!("/deliveries/{}", urls::part(&id)));
     let body = html! {
-        (page::done(look.done.as_deref()))
-        section id="delivery" hx-get=(url) hx-select="#delivery" hx-target="#delivery" hx-swap="outerHTML"
-            hx-trigger="every 10s" {
+        (kit::done(look.done.as_deref()))
+        (live_part("delivery", &html! {
             (facts(&document))
             h2 { "Attempts" }
             (picture::timeline("Attempts since the publish", &points(&document, now)))
             (attempts(&document))
             p { strong { (next(&document)) } }
             (attempt_now(&app, &url, &document.delivery))
-        }
+        }))
     };
     let command =
         format!("delivery show {} --topic {topic} --subscription {name}", output::word(&id));
-    let mut above = page::above(&topic, &name);
+    let mut above = urls::above(&topic, &name);
     above.push((subscription_url(&topic, &name, "/deliveries"), "Failing deliveries".to_owned()));
     let title = format!("Delivery {id}");
-    Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
+    Ok(app.live_page(&Frame { tab: Tab::Topics, title: &title, above, command }, Some(url), &body))
 }
 
 /// The button that has a delivery attempted now, as long as the API takes that: while it waits, due or not.
@@ -98,8 +100,8 @@ pub(super) fn attempt_now(app: &App, url: &str, delivery: &Delivery) -> Markup {
         @if delivery.status == DeliveryStatus::Waiting && app.may_change() {
             form method="post" action={ (url) "/resend" } {
                 (app.token())
-                button id={ "resend-" (delivery.id) } { "Attempt it now" }
-                " " span.muted { "Whatever its wait and its endpoint's health." }
+                button.pri id={ "resend-" (delivery.id) } { "Attempt it now" }
+                " " span.m { "Whatever its wait and its endpoint's health." }
             }
         }
     }
@@ -110,14 +112,14 @@ fn facts(DeliveryShown { delivery, .. }: &DeliveryShown) -> Markup {
     let rows = [
         ("status", Some(delivery.status.to_string())),
         ("published", Some(text(delivery.publish_time))),
-        ("events", Some(page::number(delivery.events.into()))),
+        ("events", Some(text::number(delivery.events.into()))),
         ("attempts", Some(delivery.delivery_attempts.to_string())),
         ("sent by a redrive", delivery.redriven_time.map(text)),
         ("reason", delivery.reason.clone()),
         ("ended", delivery.ended_at.map(text)),
     ];
     let rows = rows.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
-    page::facts(&rows.collect::<Vec<_>>())
+    kit::facts(&rows.collect::<Vec<_>>())
 }
 
 fn next(document: &DeliveryShown) -> String {
@@ -134,18 +136,18 @@ fn attempts(document: &DeliveryShown) -> Markup {
         let because = one.wait_because.and_then(|because| because.to_string().parse().ok());
         vec![
             html! { (one.attempt) @if let Some(events) = one.events { " of " (events) " events" } },
-            page::time(one.start_time),
+            text::time(one.start_time),
             outcome(Some(&one.outcome), one.http_status_code),
-            html! { (page::number(one.duration_in_ms)) " ms" },
+            html! { (text::number(one.duration_in_ms)) " ms" },
             html! { (because.map(describe_reason).unwrap_or_default()) },
-            html! { (page::visible(one.response.as_deref().unwrap_or_default())) },
+            html! { (text::visible(one.response.as_deref().unwrap_or_default())) },
         ]
     };
     let rows: Vec<_> = document.attempts.iter().map(row).collect();
     let head = ["Attempt", "Began", "Outcome", "Took", "Waited afterwards for", "It said"];
     match rows.is_empty() {
         true => html! { p { "Not attempted so far: its endpoint gets nothing at present." } },
-        false => page::table("Attempts", &head, &rows),
+        false => kit::table("Attempts", &head, &rows),
     }
 }
 
@@ -181,7 +183,7 @@ pub(super) async fn resend(
     Form(Nothing {}): Form<Nothing>,
 ) -> Answer<Redirect> {
     app.api.resend(&topic, &name, &id).await?;
-    let below = format!("/deliveries/{}?done=resent", page::part(&id));
+    let below = format!("/deliveries/{}?done=resent", urls::part(&id));
     Ok(Redirect::to(&subscription_url(&topic, &name, &below)))
 }
 

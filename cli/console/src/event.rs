@@ -10,9 +10,12 @@ use super::App;
 use super::delivery::{attempt_now, outcome};
 use super::failure::{self, Answer};
 use super::form::given;
-use super::page::{self, Frame, Tab, subscription_url};
+use super::kit;
+use super::page::{Frame, Tab};
 use super::publish::{json_text, table_of_verdicts};
 use super::sought::{EXACT, LeftOut};
+use super::text;
+use super::urls::{self, subscription_url};
 use gridpost_ops::{
     attempt_lines::{AttemptLine, describe_reason},
     explain::{self, EventDelivery, Explanation, HoldingBack, Question, ends_meanwhile},
@@ -131,12 +134,12 @@ fn search(
             }
             label { "Event id " input.code name="id" required size="40" value=(id.unwrap_or_default()); }
             label { "Look back " input name="since" size="5" value=(since); }
-            button { "Find it" }
+            button.pri { "Find it" }
         }
-        @let note = page::hidden_in(id.unwrap_or_default());
+        @let note = text::hidden_in(id.unwrap_or_default());
         @if !note.0.is_empty() { p { "Event id:" (note) } }
         @if id.is_none() {
-            p.muted { "An event is found by the id that its publisher gave it: in the journal of attempts, and in "
+            p.m { "An event is found by the id that its publisher gave it: in the journal of attempts, and in "
                 "dead letters." }
         }
     }
@@ -144,7 +147,7 @@ fn search(
 
 fn found_of(app: &App, topic: &str, id: &str, explanation: &Explanation) -> Markup {
     html! {
-        h2 { "Event " code { (page::visible(id)) } }
+        h2 { "Event " code { (text::visible(id)) } }
         @if let Err(nothing) = explanation.outcome() { div.problem role="status" { p { (nothing) } } }
         (notes(explanation))
         @if let Some(verdicts) = &explanation.verdicts { (table_of_verdicts(topic, verdicts)) }
@@ -155,7 +158,7 @@ fn found_of(app: &App, topic: &str, id: &str, explanation: &Explanation) -> Mark
             @if !others.is_empty() {
                 h2 { "No attempt is known for these" }
                 ul { @for (name, wants) in others {
-                    li { a href=(subscription_url(topic, name, "")) { (name) } ": " (page::visible(wants)) }
+                    li { a href=(subscription_url(topic, name, "")) { (name) } ": " (text::visible(wants)) }
                 } }
             }
         }
@@ -171,10 +174,10 @@ fn held_back(
         p.warn {
             a href=(subscription_url(topic, name, "")) { (name) }
             @if let Some(pause) = &health.pause {
-                " is paused " (page::visible(&pause::told(pause))) ": if it wants the event, the event waits until it is "
-                "resumed, or until " (page::time(pause.until)) (ends_meanwhile(pause)) "."
+                " is paused " (text::visible(&pause::told(pause))) ": if it wants the event, the event waits until it is "
+                "resumed, or until " (text::time(pause.until)) (ends_meanwhile(pause)) "."
             } @else {
-                " attempts nothing until " (page::time(health.until)) ": if it wants the event, the event waits."
+                " attempts nothing until " (text::time(health.until)) ": if it wants the event, the event waits."
             }
         }
     }
@@ -182,13 +185,13 @@ fn held_back(
 
 /// Lists why dead letters that may have the event could not be looked into.
 fn notes(explanation: &Explanation) -> Markup {
-    html! { @for note in explanation.notes() { p.warn { (page::visible(note)) } } }
+    html! { @for note in explanation.notes() { p.warn { (text::visible(note)) } } }
 }
 
 /// Shows a delivery that carries it, with the journal's entries.
 fn delivery_of(app: &App, topic: &str, delivery: &EventDelivery) -> Markup {
     let (name, id) = (&delivery.name, &delivery.id);
-    let url = subscription_url(topic, name, &format!("/deliveries/{}", page::part(id)));
+    let url = subscription_url(topic, name, &format!("/deliveries/{}", urls::part(id)));
     let rows: Vec<_> = delivery.log.iter().map(line).collect();
     html! {
         h2 { "To " a href=(subscription_url(topic, name, "")) { (name) } }
@@ -196,7 +199,7 @@ fn delivery_of(app: &App, topic: &str, delivery: &EventDelivery) -> Markup {
             @if delivery.state.is_some() { "Delivery " a href=(url) { (id) } } @else { "Delivery " (id) }
             (status(delivery))
         }
-        (page::table(&format!("The journal of delivery {id}"), &["When", "Attempt", "Outcome", "Took", "What follows"], &rows))
+        (kit::table(&format!("The journal of delivery {id}"), &["When", "Attempt", "Outcome", "Took", "What follows"], &rows))
         @if let Some(state) = &delivery.state { (attempt_now(app, &url, &state.delivery)) }
     }
 }
@@ -220,20 +223,20 @@ fn line(line: &AttemptLine) -> Vec<Markup> {
     let follows = match (line.describe_fate(), &line.due, &line.reason) {
         (Some(fate), ..) => html! { (fate) },
         (None, Some(due), _) => html! {
-            "again at " (page::time_or_text(&due.to_string()))
+            "again at " (text::time_or_text(&due.to_string()))
             @if let Some(because) = line.wait_because { ": " (describe_reason(because.into())) }
         },
         (None, None, Some(reason)) => html! { "ends: " (reason) },
         (None, None, None) => html! {},
     };
     vec![
-        page::time_or_text(&line.time.to_string()),
+        text::time_or_text(&line.time.to_string()),
         html! { (line.label()) },
         outcome(line.outcome.as_deref(), line.http_status_code),
-        html! { @if let Some(duration_ms) = line.duration_in_ms { (page::number(duration_ms)) " ms" } },
+        html! { @if let Some(duration_ms) = line.duration_in_ms { (text::number(duration_ms)) " ms" } },
         html! {
             (follows)
-            @if let Some(said) = &line.response { " It said: " (page::visible(said)) }
+            @if let Some(said) = &line.response { " It said: " (text::visible(said)) }
         },
     ]
 }
@@ -250,9 +253,9 @@ fn event_form(app: &App, topic: &str, id: &str, since: &str, typed: &EventQuery)
                 @if let Some(exact) = &typed.exact { input type="hidden" name=(EXACT) value=(exact); }
                 label for="event" { "The event as it was published" }
                 textarea id="event" name="event" rows="12" spellcheck="false" required {
-                    "\n" (page::visible_json(typed.event.as_deref().unwrap_or_default()))
+                    "\n" (text::visible_json(typed.event.as_deref().unwrap_or_default()))
                 }
-                button { "Ask every filter" }
+                button.pri { "Ask every filter" }
             }
         }
     }

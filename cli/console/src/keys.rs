@@ -49,7 +49,7 @@ pub(super) async fn rotate(
 pub(super) fn alone(title: &str, secrets: &[(&str, Option<&str>)]) -> Markup {
     let body = html! {
         p { "The page that they belong to can't be shown at present. They are now:" }
-        dl.facts {
+        dl.kv {
             @for (name, secret) in secrets { @if let Some(secret) = secret { div { dt { (name) } dd { code { (secret) } } } } }
         }
     };

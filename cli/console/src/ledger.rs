@@ -17,8 +17,11 @@ use serde::Deserialize;
 use super::App;
 use super::failure::{self, Answer};
 use super::form::given;
-use super::page::{self, Frame, Tab, number, subscription_url};
+use super::kit;
+use super::page::{self, Frame, Tab};
 use super::picture::{self, Bar};
+use super::text::{self, number};
+use super::urls::{self, subscription_url};
 use gridpost_ops::{
     audit::{
         self, Effort,
@@ -48,9 +51,9 @@ pub(super) async fn show(
     let body = html! {
         form.row method="get" action="/ledger" {
             label { "Events published since " input name="since" size="5" value=(since); }
-            button.second { "Look" }
+            button { "Look" }
         }
-        p.muted { "It is asked of the journal, and what waits is counted, up to a limit that it tells. On AWS that may take "
+        p.m { "It is asked of the journal, and what waits is counted, up to a limit that it tells. On AWS that may take "
             "some seconds." }
         (page::late())
     };
@@ -114,17 +117,17 @@ fn by_hour(ledger: &Ledger) -> Markup {
     let bars: Vec<_> = hours.iter().map(bar).collect();
     let row = |(at, account): (&Timestamp, &Account)| {
         let cells = counts(account).map(|count| html! { (number(count)) });
-        std::iter::once(page::time(Time(*at))).chain(cells).collect::<Vec<_>>()
+        std::iter::once(text::time(Time(*at))).chain(cells).collect::<Vec<_>>()
     };
     let rows: Vec<_> = hours.iter().map(row).collect();
     html! {
         h2 { "By the hour of the publish" }
         @if rows.is_empty() {
-            (page::empty("No event was published in this time that an event subscription wanted.",
+            (kit::empty("No event was published in this time that an event subscription wanted.",
                 "publish --topic demo --type Sample.Greeting"))
         } @else {
             (picture::bars("Events by the hour (UTC) in which they were published", &bars))
-            (page::table("Events by hour", &["Hour", "Delivered", "Waiting", "Dead-lettered", "Lost"], &rows))
+            (kit::table("Events by hour", &["Hour", "Delivered", "Waiting", "Dead-lettered", "Lost"], &rows))
         }
     }
 }
@@ -152,20 +155,20 @@ fn by_subscription(ledger: &Ledger) -> Markup {
         "Waiting",
         "Publish to delivery, p95",
     ];
-    html! { @if !rows.is_empty() { h2 { "By event subscription" } (page::table("By event subscription", &head, &rows)) } }
+    html! { @if !rows.is_empty() { h2 { "By event subscription" } (kit::table("By event subscription", &head, &rows)) } }
 }
 
 fn by_topic(audit: &Audit) -> Markup {
     let row = |(name, Intake { accepted, unmatched }): (&str, Intake)| {
         vec![
-            html! { a href=(page::topic_url(name)) { (name) } },
+            html! { a href=(urls::topic_url(name)) { (name) } },
             html! { (number(accepted)) },
             html! { (number(unmatched)) },
         ]
     };
     let rows: Vec<_> = audit.topics().into_iter().map(row).collect();
     html! { @if !rows.is_empty() {
-        h2 { "By topic" } (page::table("By topic", &["Topic", "Accepted", "For no event subscription"], &rows))
+        h2 { "By topic" } (kit::table("By topic", &["Topic", "Accepted", "For no event subscription"], &rows))
     } }
 }
 

@@ -10,6 +10,9 @@
 
 mod annotated;
 mod assets;
+mod attempts;
+#[allow(dead_code, unused_imports, reason = "the pages come to use them one by one")]
+mod chart;
 mod cost;
 mod create_topic;
 mod delete;
@@ -23,8 +26,11 @@ mod filter;
 mod form;
 mod guard;
 mod keys;
+#[allow(dead_code)]
+mod kit;
 mod ledger;
 mod letters;
+mod live;
 mod made;
 mod overview;
 mod page;
@@ -40,7 +46,10 @@ mod subscription_form;
 mod tail;
 #[cfg(test)]
 mod tests;
+#[allow(dead_code)]
+mod text;
 mod topics;
+mod urls;
 mod waiting;
 
 use std::sync::Arc;
@@ -60,6 +69,9 @@ use guard::Guard;
 /// Live tails at the same time: each reads the log every two seconds, and CloudWatch Logs takes five
 /// such calls in a second for a whole account.
 const TAILS_MAX: usize = 4;
+
+/// Pages that are live at the same time.
+const LIVES_MAX: usize = 24;
 
 /// The U.S. dollars that all live tails together may cost in an hour.
 const TAIL_DOLLARS_MAX: f64 = 0.05;
@@ -94,6 +106,7 @@ struct Shared {
     settings: Settings,
     api: Client<Sender>,
     guard: Guard,
+    lives: Arc<Semaphore>,
     tails: Arc<Semaphore>,
     tail_journal: Journal,
 }
@@ -115,8 +128,9 @@ impl Console {
         })?;
         settings.port = listener.local_addr()?.port();
         let (guard, one_time) = Guard::new(settings.port, settings.read_only);
-        let tails = Arc::new(Semaphore::new(TAILS_MAX));
-        let shared = Arc::new(Shared { settings, api: api.api, guard, tails, tail_journal });
+        let (lives, tails) = (Semaphore::new(LIVES_MAX), Semaphore::new(TAILS_MAX));
+        let (lives, tails) = (Arc::new(lives), Arc::new(tails));
+        let shared = Arc::new(Shared { settings, api: api.api, guard, lives, tails, tail_journal });
         Ok(Self { listener, shared, one_time })
     }
 
@@ -137,6 +151,17 @@ impl Console {
 }
 
 fn router(app: App) -> Router {
+    pages()
+        .route("/live", get(live::stream))
+        .fallback(failure::no_such_page)
+        // The guard limits forms.
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(Arc::clone(&app), guard::protect))
+        .with_state(app)
+}
+
+/// All pages, without the guard.
+fn pages() -> Router<App> {
     Router::new()
         .route("/sign-in", get(guard::sign_in))
         .route("/assets/{name}", get(assets::file))
@@ -161,11 +186,6 @@ fn router(app: App) -> Router {
         .route("/topics/{topic}/publish/check", post(publish::check_typed))
         .route("/topics/{topic}/publish", get(publish::show).post(publish::send))
         .nest("/topics/{topic}/subscriptions/{name}", of_subscription())
-        .fallback(failure::no_such_page)
-        // The guard limits forms.
-        .layer(DefaultBodyLimit::disable())
-        .layer(from_fn_with_state(Arc::clone(&app), guard::protect))
-        .with_state(app)
 }
 
 fn of_subscription() -> Router<App> {

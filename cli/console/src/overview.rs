@@ -13,8 +13,11 @@ use serde::Deserialize;
 
 use super::App;
 use super::failure::{self, Answer};
-use super::page::{self, Frame, Tab, number, subscription_url};
+use super::kit;
+use super::page::{self, Frame, Tab, live_part};
+use super::text::{self, number};
 use super::topics::{effect, names, why};
+use super::urls::subscription_url;
 use gridpost_ops::{lookup::if_there, subscription::health};
 
 /// Event subscriptions whose health is looked at, and topics: a page must not take minutes.
@@ -67,16 +70,11 @@ pub(super) async fn show(State(app): State<App>, Query(wanted): Query<Wanted>) -
     let body = page::late();
     let command = "subscription health".to_owned();
     let frame = Frame { tab: Tab::Overview, title: "Overview", above: Vec::new(), command };
-    let page = app.page(&frame, &body);
+    let page = app.live_page(&frame, Some("/?part=health".to_owned()), &body);
     Ok(page::streamed(page, async move {
         let seen = look(&app).await;
         html! {
-            section id="health" hx-get="/?part=health" hx-select="#health" hx-target="#health" hx-swap="outerHTML"
-                hx-trigger="every 15s" {
-                (unread(&seen))
-                (trouble(&seen, now))
-                (counts(&seen))
-            }
+            (live_part("health", &html! { (unread(&seen)) (trouble(&seen, now)) (counts(&seen)) }))
             @if wanted.part.is_none() {
                 h2 { "What waits for a person" }
                 (for_a_person(&app).await)
@@ -179,22 +177,22 @@ fn trouble(seen: &Seen, now: Timestamp) -> Markup {
     html! {
         h2 { "Endpoints in trouble" }
         @if seen.all.is_empty() && seen.unread.is_empty() {
-            (page::empty(
+            (kit::empty(
                 "There is no event subscription yet. Create a topic, subscribe an endpoint, and publish:",
                 "subscription create --topic demo --subscription first --endpoint http://127.0.0.1:9000/hook",
             ))
         } @else if rows.is_empty() && seen.unread.is_empty() {
-            p.good { "No endpoint is in trouble." }
+            p.t-ok { "No endpoint is in trouble." }
         } @else if rows.is_empty() {
             p { "No endpoint is in trouble, of those that could be looked at." }
         } @else {
-            (page::table("Endpoints in trouble", &head, &rows))
+            (kit::table("Endpoints in trouble", &head, &rows))
             @if found.len() > TROUBLE_MAX {
-                p.muted { (found.len() - TROUBLE_MAX) " more are in trouble; topics list them." }
+                p.m { (found.len() - TROUBLE_MAX) " more are in trouble; topics list them." }
             }
         }
         @if !seen.is_complete {
-            p.muted { "Only the first " (number(seen.all.len() as u64)) " event subscriptions were looked at: topics list "
+            p.m { "Only the first " (number(seen.all.len() as u64)) " event subscriptions were looked at: topics list "
                 "the others." }
         }
     }
@@ -205,10 +203,10 @@ fn row(one: &One, now: Timestamp) -> Vec<Markup> {
     let url = subscription_url(topic, name, "");
     vec![
         html! { a href=(url) id={ "to-" (topic) "-" (name) } { (topic) "/" (name) } },
-        html! { span.bad { (health.state.to_string()) } },
+        html! { span.t-bad { (health.state.to_string()) } },
         why(health),
-        page::time(health.since),
-        page::time_or_text(&health::until(health, now)),
+        text::time(health.since),
+        text::time_or_text(&health::until(health, now)),
         html! { (effect(health)) },
         html! { (health::waiting(health)) },
     ]

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use gridpost_ops::output::hides;
 
-use super::page::with_query;
+use super::urls::with_query;
 
 /// The field of a search that is about exactly what was given: links of the console itself have it where
 /// a name has such characters.

@@ -13,7 +13,10 @@ use serde::Deserialize;
 
 use super::failure::{self, Answer};
 use super::form::{Agreed, Look, Nothing};
-use super::page::{self, Frame, Names, Tab, subscription_url, with_query};
+use super::kit;
+use super::page::{Frame, Names, Tab, live_part};
+use super::text;
+use super::urls::{self, subscription_url, with_query};
 use super::{App, keys, topics};
 use gridpost_ops::{
     output::pretty,
@@ -36,7 +39,7 @@ pub(super) async fn show(
     Path((topic, name)): Names,
     Query(look): Query<Look>,
 ) -> Answer {
-    let done = page::done(look.done.as_deref());
+    let done = kit::done(look.done.as_deref());
     of_subscription(&app, &topic, &name, &done, None).await
 }
 
@@ -62,7 +65,7 @@ async fn of_subscription(
             p.warn { (awaited) }
         }
         @match &health {
-            Ok(health) => { (health_section(&url, health, now)) (reset_form(app, &url, health)) (pause_form(app, &url, health)) }
+            Ok(health) => { (live_part("health", &health_section(health, now))) (reset_form(app, &url, health)) (pause_form(app, &url, health)) }
             Err(error) => { (failure::problem("Its endpoint's health could not be read.", error)) }
         }
         ul.links {
@@ -70,27 +73,24 @@ async fn of_subscription(
             li { a href=(with_query("/tail", &[("topic", topic), ("name", name)])) { "Live tail" } }
         }
         h2 { "Settings" }
-        (page::facts(&show::rows(&document)))
-        details { summary { "The document" } (page::block("The document", &pretty(&document))) }
+        (kit::facts(&show::rows(&document)))
+        details { summary { "The document" } (kit::block("The document", &pretty(&document))) }
         (signing(app, &url, &document, secrets))
         @if app.may_change() {
             h2 { "End it" }
             ul.links { li { a href={ (url) "/delete" } { "Delete this event subscription" } } }
         }
     };
-    let above = page::above_subscription(topic);
+    let above = urls::above_subscription(topic);
     let command = format!("subscription health --topic {topic} --subscription {name}");
     let title = format!("{topic}/{name}");
-    Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
+    Ok(app.live_page(&Frame { tab: Tab::Topics, title: &title, above, command }, Some(url), &body))
 }
 
-fn health_section(url: &str, health: &Health, now: Timestamp) -> Markup {
+fn health_section(health: &Health, now: Timestamp) -> Markup {
     html! {
-        section id="health" hx-get=(url) hx-select="#health" hx-target="#health" hx-swap="outerHTML"
-            hx-trigger="every 10s" {
-            h2 { "Its endpoint: " (topics::state(health.state)) }
-            (page::facts(&health::rows(health, now)[1..]))
-        }
+        h2 { "Its endpoint: " (topics::state(health.state)) }
+        (kit::facts(&health::rows(health, now)[1..]))
     }
 }
 
@@ -99,7 +99,7 @@ fn reset_form(app: &App, url: &str, health: &Health) -> Markup {
         @if health.until.is_some() && app.may_change() {
             form method="post" action={ (url) "/reset" } {
                 (app.token())
-                button { "The endpoint is mended: end its waits" }
+                button.pri { "The endpoint is mended: end its waits" }
             }
         }
     }
@@ -111,12 +111,12 @@ fn pause_form(app: &App, url: &str, health: &Health) -> Markup {
     html! {
         @if let Some(pause) = pause {
             p.warn { "It is paused " (pause::told(pause)) ". Events are matched and held until it is resumed, or until "
-                (page::time(pause.until)) "." }
+                (text::time(pause.until)) "." }
         }
         @if app.may_change() && pause.is_some() {
             form method="post" action={ (url) "/resume" } {
                 (app.token())
-                button { "Resume it" }
+                button.pri { "Resume it" }
             }
         } @else if app.may_change() {
             form method="post" action={ (url) "/pause" } {
@@ -128,7 +128,7 @@ fn pause_form(app: &App, url: &str, health: &Health) -> Markup {
                         option value="runs" { "runs" }
                     }
                 }
-                button.second { "Pause it" }
+                button { "Pause it" }
             }
         }
     }
@@ -178,16 +178,16 @@ fn signing(
         @if is_signed {
             h2 id="signing" { "Signing secret" }
             @if let Some(secrets) = secrets {
-                dl.facts {
+                dl.kv {
                     div { dt { "secret" } dd { code { (secrets.secret.expose()) } } }
                     div { dt { "previous secret" } dd { code { (secrets.previous_secret.as_ref().map_or("-", |secret| secret.expose())) } } }
-                    div { dt { "valid until" } dd { (page::time(secrets.previous_secret_valid_until)) } }
+                    div { dt { "valid until" } dd { (text::time(secrets.previous_secret_valid_until)) } }
                 }
             }
             @if app.may_change() {
                 form method="post" action={ (url) "/secrets#signing" } {
                     (app.token())
-                    button.second { "Show the secrets" }
+                    button { "Show the secrets" }
                 }
                 details {
                     summary { "Make a new secret" }
@@ -197,11 +197,11 @@ fn signing(
                             input type="checkbox" name="agreed" value="yes" required;
                             "Requests carry signatures by both secrets for a while, then by the new one alone."
                         }
-                        button.danger { "Make a new secret" }
+                        button.dng.pri { "Make a new secret" }
                     }
                 }
             } @else {
-                p.muted { "This console is read-only: it shows no secrets." }
+                p.m { "This console is read-only: it shows no secrets." }
             }
         }
     }

@@ -15,10 +15,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
 use super::App;
+use super::attempts;
 use super::failure::Answer;
 use super::form::given;
-use super::page::{self, Frame, Tab, subscription_url, with_query};
+use super::kit::{self, Icon};
+use super::page::{Frame, Head, Tab};
 use super::sought::LeftOut;
+use super::text;
+use super::urls::{subscription_url, with_query};
 use gridpost_ops::{
     attempt_lines::AttemptLine,
     failure::chain,
@@ -38,8 +42,6 @@ const CAUGHT_UP_MAX: usize = 400;
 /// How much further a stream has come before it says so without an attempt: a page that connects again goes on
 /// from there.
 const MOVED_MS: i64 = 60_000;
-
-const IDS_TOLD: usize = 3;
 
 const FIRST_MAX: usize = 100;
 
@@ -86,49 +88,57 @@ impl TailQuery {
     }
 }
 
-/// Describes a line, with the ids of its events as far as they are logged.
-fn told(line: &AttemptLine) -> String {
-    let ids = &line.event_ids;
-    let more = if ids.len() > IDS_TOLD { ", …" } else { "" };
-    match ids.is_empty() {
-        true => line.describe(),
-        false => {
-            let ids = ids[..ids.len().min(IDS_TOLD)].join(", ");
-            format!("{} [{ids}{more}]", line.describe())
-        }
-    }
-}
-
 /// Returns a line's id on the page: the line comes again where a stream goes on.
 fn id(line: &AttemptLine) -> String {
     let hash = Sha256::digest(line.id.as_bytes());
     hash[..10].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A line as the script gets it; its texts are shown as texts.
+/// A row as the script gets it.
 #[derive(Serialize)]
 struct Entry {
     id: String,
     at: i64,
-    time: String,
-    subscription: String,
-    url: String,
-    number: String,
-    told: String,
-    good: bool,
+    html: String,
 }
 
 impl Entry {
     fn of(line: &AttemptLine) -> Self {
-        Self {
-            id: id(line),
-            at: line.time.0.as_millis(),
-            time: line.time.to_string(),
-            subscription: line.subscription(),
-            url: subscription_url(&line.topic, &line.event_subscription, ""),
-            number: line.label(),
-            told: page::visible(&told(line)),
-            good: line.outcome.as_deref() == Some("Delivered"),
+        let (id, at) = (format!("line-{}", id(line)), line.time.0.as_millis());
+        let html = row(line, &id).into_string();
+        Self { id, at, html }
+    }
+
+    /// What a page that was left does not show.
+    fn gap(at: i64, told: &str) -> Self {
+        let id = format!("gap-{at}");
+        let html = html! { tr id=(id) data-at=(at) { td.t-warn colspan=(HEAD.len()) { (told) } } };
+        Self { id, at, html: html.into_string() }
+    }
+}
+
+const HEAD: [(&str, &str); 7] = [
+    ("Time", ""),
+    ("Event subscription", ""),
+    ("#", "n"),
+    ("Answer", ""),
+    ("Took", "n"),
+    ("Events", ""),
+    ("What follows", "gr"),
+];
+
+/// An attempt or an end. Its cells are those of a table's row, on a phone, too.
+fn row(line: &AttemptLine, id: &str) -> Markup {
+    let url = subscription_url(&line.topic, &line.event_subscription, "");
+    html! {
+        tr id=(id) data-at=(line.time.0.as_millis()) {
+            td.nw { (text::clock(line.time)) }
+            td { a href=(url) { (text::soft(&line.event_subscription)) } " " span.m { (line.topic) } }
+            td.n data-l="#" { (line.label()) }
+            td data-l="Answer" { (attempts::answer(line)) }
+            td.n.nw data-l="Took" { (attempts::took(line)) }
+            td data-l="Events" { (attempts::events(line)) }
+            td.gr data-l="What follows" { (attempts::follows(line)) }
         }
     }
 }
@@ -145,33 +155,36 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
     let begin = app.settings.target.ago(SINCE).await?;
     let mut follower = Follower::of(app.tail_journal.clone(), query.filter(), begin);
     let CaughtUp { lines, .. } = follower.catch_up(FIRST_MAX).await?;
-    let first: Vec<_> = lines.iter().rev().take(FIRST_MAX).map(Entry::of).collect();
-    let body = html! {
-        (form(&query, &left_out))
-        p { span id="tail-state" role="status" { "Reload the page for what is new." } " "
-            button.second type="button" id="tail-pause" hidden { "Pause" } }
+    let first: Vec<_> = lines.iter().rev().take(FIRST_MAX).collect();
+    let lines = html! {
+        p.row.in {
+            span.lv id="tail-state" role="status" { "Reload the page for what is new" }
+            button type="button" id="tail-pause" hidden { "Pause" }
+            input.script type="search" id="tail-words" aria-label="Only lines with these words" placeholder="Only lines with…";
+        }
         @if first.is_empty() {
-            p.muted id="tail-empty" { "Nothing was attempted in the last 10 minutes. Publish an event, and it shows here." }
+            div id="tail-empty" {
+                (kit::nothing(Icon::Tail, "Waiting for attempts", &html! {
+                    "Nothing was attempted in the last 10 minutes. Publish an event, and it shows here."
+                }, &html! {}, ""))
+            }
         }
-        ol.live data-stream=(with_query("/tail/stream", &query.pairs())) data-from=(follower.position_ms())
-            aria-label="Attempts, the newest first" {
-            @for one in &first { (item(one)) }
+        div.scroll id="table-tail" role="region" aria-label="Attempts, the newest first" tabindex="0" {
+            table.st.feed {
+                thead { tr { @for (name, class) in HEAD { th scope="col" class=[(!class.is_empty()).then_some(class)] { (name) } } } }
+                tbody data-stream=(with_query("/tail/stream", &query.pairs())) data-from=(follower.position_ms()) {
+                    @for line in first { (row(line, &format!("line-{}", id(line)))) }
+                }
+            }
         }
+    };
+    let body = html! {
+        (kit::card("", &html! {}, &form(&query, &left_out)))
+        (kit::flush("", &html! {}, &lines))
     };
     let command = query.command();
     let frame = Frame { tab: Tab::Tail, title: "Live tail", above: Vec::new(), command };
-    Ok(app.page(&frame, &body))
-}
-
-fn item(one: &Entry) -> Markup {
-    let class = if one.good { "good" } else { "bad" };
-    html! {
-        li id={ "line-" (one.id) } data-at=(one.at) {
-            (page::time_or_text(&one.time)) " "
-            a href=(one.url) { (one.subscription) } " "
-            (one.number) " " span class=(class) { (one.told) }
-        }
-    }
+    Ok(app.page_of(&frame, &Head::default(), &body))
 }
 
 fn form(query: &TailQuery, left_out: &LeftOut) -> Markup {
@@ -180,10 +193,10 @@ fn form(query: &TailQuery, left_out: &LeftOut) -> Markup {
             label { "Topic " input name="topic" value=(query.topic.as_deref().unwrap_or_default()); }
             label { "Event subscription of it " input name="name" value=(query.name.as_deref().unwrap_or_default()); }
             label.check { input type="checkbox" name="failed" value="yes" checked[query.failed.is_some()]; "Only failures" }
-            button.second { "Follow" }
+            button { "Follow" }
         }
         (left_out.notes())
-        p.muted { "On AWS, attempts that succeed at once are logged only where log_successful_attempts is set." }
+        p.m { "On AWS, attempts that succeed at once are logged only where log_successful_attempts is set." }
     }
 }
 
@@ -264,7 +277,10 @@ fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>>
                 return Some((Ok(event), following));
             }
             match following.look().await {
-                Ok(Some(gap)) => return Some((Ok(event("gap", &gap)), following)),
+                Ok(Some(gap)) => {
+                    let gap = Entry::gap(following.left_ms, &gap);
+                    return Some((Ok(event("gap", &gap)), following));
+                }
                 Ok(None) => {}
                 Err(error) => {
                     following.is_over = true;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::guard::Guard;
+use super::page::live_parts;
 use super::{
     App, Settings, Shared, TAIL_DOLLARS_MAX, delivery, edit, edit_json, edit_topic, ledger,
     letters, overview, publish, purge, redrive, retry, subscribe, subscription, tail, topics,
@@ -47,8 +48,8 @@ async fn console_of(fake: FakeApi) -> (App, FakeApi) {
         port: 7071,
     };
     let (guard, _) = Guard::new(7071, false);
-    let tails = Arc::new(Semaphore::new(1));
-    (Arc::new(Shared { settings, api: api.api, guard, tails, tail_journal }), fake)
+    let (lives, tails) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(1)));
+    (Arc::new(Shared { settings, api: api.api, guard, lives, tails, tail_journal }), fake)
 }
 
 fn pairs(fields: &[(&str, &str)]) -> Form<Vec<(String, String)>> {
@@ -68,7 +69,7 @@ async fn shows(answer: impl IntoResponse, status: u16, parts: &[&str]) {
     let body = to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
     let text = String::from_utf8_lossy(&body);
     assert_eq!(is, status, "{text}");
-    for part in [&["role=\"alert\"", "<form", "Nothing was"], parts].concat() {
+    for part in [&["role=\"alert\"", "<form class=\"document\"", "Nothing was"], parts].concat() {
         assert!(text.contains(part), "`{part}` is not in {text}");
     }
 }
@@ -227,7 +228,7 @@ async fn what_was_typed_is_told_where_the_destination_has_another_type_by_now() 
     let answer = edit::save(State(app), names(), pairs(&typed)).await.into_response();
     let page = to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
     let page = String::from_utf8_lossy(&page);
-    let (told, form) = page.split_once("<form").expect("a form");
+    let (told, form) = page.split_once("<form class=\"document\"").expect("a form");
     for part in ["the form below lacks", "https://e.example/typed", ":orders"] {
         assert!(told.contains(part), "`{part}` is not in {told}");
     }
@@ -313,8 +314,7 @@ async fn an_attempt_is_offered_while_a_delivery_waits() {
         let of = ["orders", "billing", "d-1"].map(str::to_owned);
         let answer = delivery::show(State(app), Path(of.into()), query(json!({}))).await;
         let page = answer.expect("a page").into_string();
-        let refreshed = page.split("<section id=\"delivery\"").nth(1).expect("a section");
-        let refreshed = refreshed.split("</section>").next().unwrap_or_default();
+        let refreshed = live_parts(&page)[0].1;
         assert_eq!(refreshed.contains("Attempt it now"), is_offered, "{status}: {page}");
     }
 }

@@ -12,7 +12,9 @@ use maud::{Markup, html};
 use super::App;
 use super::failure::{self, Answer};
 use super::form::Look;
-use super::page::{self, Frame, Tab, subscription_url, topic_url};
+use super::kit;
+use super::page::{Frame, Tab};
+use super::urls::{self, subscription_url, topic_url};
 use super::{create_topic, edit_topic, publish, subscribe};
 use gridpost_ops::subscription::{health, show};
 
@@ -29,14 +31,14 @@ pub(super) async fn list(State(app): State<App>, Query(look): Query<Look>) -> An
     };
     let rows: Vec<_> = topics.items.iter().map(row).collect();
     let body = html! {
-        (page::done(look.done.as_deref()))
+        (kit::done(look.done.as_deref()))
         @if app.may_change() { ul.links { li { a href=(create_topic::URL) { "Create a topic" } } } }
         @if rows.is_empty() {
-            (page::empty("There is no topic yet. Create one:", "topic create orders"))
+            (kit::empty("There is no topic yet. Create one:", "topic create orders"))
         } @else {
-            (page::table("Topics", &["Topic", "Kind", "Input schema", "Publish to"], &rows))
+            (kit::table("Topics", &["Topic", "Kind", "Input schema", "Publish to"], &rows))
         }
-        (page::next_page("/topics", &[], topics.next.as_deref()))
+        (kit::next_page("/topics", &[], topics.next.as_deref()))
     };
     let command = "topic list".to_owned();
     let frame = Frame { tab: Tab::Topics, title: "Topics", above: Vec::new(), command };
@@ -61,14 +63,14 @@ pub(super) async fn of_topic(app: &App, topic: &str, look: Look, keys: Option<&K
     );
     let (document, page) = (document?, page?);
     let body = html! {
-        (page::done(look.done.as_deref()))
+        (kit::done(look.done.as_deref()))
         (facts(&document))
         ul.links {
             li { a href=(publish::url(topic)) { "Publish a test event" } }
             @if app.may_change() { li { a href=(subscribe::url(topic)) { "Subscribe an endpoint" } } }
             li { a href=(edit_topic::url(topic)) { "Change its settings" } }
-            li { a href=(page::with_query("/events", &[("topic", topic)])) { "Find an event" } }
-            li { a href=(page::with_query("/tail", &[("topic", topic)])) { "Live tail" } }
+            li { a href=(urls::with_query("/events", &[("topic", topic)])) { "Find an event" } }
+            li { a href=(urls::with_query("/tail", &[("topic", topic)])) { "Live tail" } }
         }
         h2 { "Event subscriptions" }
         (subscriptions(topic, page, healths))
@@ -78,7 +80,7 @@ pub(super) async fn of_topic(app: &App, topic: &str, look: Look, keys: Option<&K
             ul.links { li { a href={ (topic_url(topic)) "/delete" } { "Delete this topic" } } }
         }
     };
-    let above = page::above_topic();
+    let above = urls::above_topic();
     let command = format!("topic show {topic}");
     Ok(app.page(&Frame { tab: Tab::Topics, title: topic, above, command }, &body))
 }
@@ -90,7 +92,7 @@ fn key_section(app: &App, topic: &str, document: &Topic, keys: Option<&Keys>) ->
         h2 id="keys" { "Keys" }
         @if is_shut { p.warn { "Keys are refused: the topic has disableLocalAuth." } }
         @if let Some(keys) = keys {
-            dl.facts {
+            dl.kv {
                 div { dt { "key1" } dd { code { (keys.key1.expose()) } } }
                 div { dt { "key2" } dd { code { (keys.key2.expose()) } } }
             }
@@ -99,7 +101,7 @@ fn key_section(app: &App, topic: &str, document: &Topic, keys: Option<&Keys>) ->
             @if keys.is_none() {
                 form method="post" action={ (url) "/keys#keys" } {
                     (app.token())
-                    button.second { "Show both keys" }
+                    button { "Show both keys" }
                 }
             }
             @for key in ["key1", "key2"] {
@@ -112,12 +114,12 @@ fn key_section(app: &App, topic: &str, document: &Topic, keys: Option<&Keys>) ->
                             input type="checkbox" name="agreed" value="yes" required;
                             "Publishers that use " (key) " are refused from now on. The other key stays."
                         }
-                        button.danger { "Replace " (key) }
+                        button.dng.pri { "Replace " (key) }
                     }
                 }
             }
         } @else {
-            p.muted { "This console is read-only: it shows no keys." }
+            p.m { "This console is read-only: it shows no keys." }
         }
     }
 }
@@ -125,7 +127,7 @@ fn key_section(app: &App, topic: &str, document: &Topic, keys: Option<&Keys>) ->
 fn facts(topic: &Topic) -> Markup {
     let names = ["publish to", "kind", "input schema", "delivery profile", "state"];
     let rows = names.into_iter().zip(texts(topic));
-    page::facts(&rows.map(|(name, value)| [name, value].map(str::to_owned)).collect::<Vec<_>>())
+    kit::facts(&rows.map(|(name, value)| [name, value].map(str::to_owned)).collect::<Vec<_>>())
 }
 
 /// Returns a topic's URL, kind, input schema, delivery profile and state.
@@ -146,7 +148,7 @@ fn subscriptions(
         let command = format!(
             "subscription create --topic {topic} --subscription first --endpoint https://example.com/hook"
         );
-        return page::empty(
+        return kit::empty(
             "No event subscription is on this page. Subscribe an endpoint:",
             &command,
         );
@@ -178,8 +180,8 @@ fn subscriptions(
         @if let Some(error) = &refused {
             (failure::problem("Their endpoints' health could not be read.", error))
         }
-        (page::table("Event subscriptions", &head, &rows))
-        (page::next_page(&topic_url(topic), &[], next.as_deref()))
+        (kit::table("Event subscriptions", &head, &rows))
+        (kit::next_page(&topic_url(topic), &[], next.as_deref()))
     }
 }
 

@@ -409,6 +409,11 @@ impl Latencies {
         BOUNDS_MS.into_iter().find(|bound| took_ms <= *bound)
     }
 
+    /// Returns the count of each bucket, in the order of [`BOUNDS_MS`]; the last one is above all bounds.
+    pub fn counts(&self) -> &[u64; BOUNDS_MS.len() + 1] {
+        &self.counts
+    }
+
     /// Returns what is counted in each bucket, as it is at the bucket's bound.
     fn delivered(&self) -> impl Iterator<Item = (Counted, u64)> {
         let bounds = BOUNDS_MS.into_iter().chain([u64::MAX]).map(Duration::from_millis);

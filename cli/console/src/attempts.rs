@@ -1,0 +1,71 @@
+//! Lines of the journal as cells: what an attempt met, and what follows.
+
+use gridpost_ops::attempt_lines::{AttemptLine, describe_reason};
+use maud::{Markup, html};
+
+use super::kit;
+use super::sought::event_url;
+use super::text::{self, visible};
+
+/// Ids of a line's events that are shown.
+const IDS_TOLD: usize = 3;
+
+/// Shows what an attempt met.
+pub(super) fn answer(line: &AttemptLine) -> Markup {
+    kit::answer(line.outcome.as_deref(), line.http_status_code)
+}
+
+/// Shows how long an attempt took.
+pub(super) fn took(line: &AttemptLine) -> Markup {
+    html! { @if let Some(millis) = line.duration_in_ms { (text::millis(millis)) } }
+}
+
+/// Shows the events of a line, as far as the journal names them.
+pub(super) fn events(line: &AttemptLine) -> Markup {
+    let left = line.event_ids.len().saturating_sub(IDS_TOLD);
+    html! {
+        @for id in line.event_ids.iter().take(IDS_TOLD) {
+            a.cut href=(event_url(&line.topic, id)) title=(visible(id)) { (visible(id)) }
+        }
+        @if left > 0 { span.m { (left) " more" } }
+    }
+}
+
+/// Shows what follows, with what the endpoint answered.
+pub(super) fn follows(line: &AttemptLine) -> Markup {
+    html! {
+        @match (line.describe_fate(), &line.due, &line.reason) {
+            (Some(fate), ..) => span.t-bad { (visible(&fate)) },
+            (None, Some(due), _) => {
+                "again " (text::time(*due))
+                @if let Some(because) = line.wait_because { span.m { ", " (describe_reason(because.into())) } }
+            }
+            (None, None, Some(reason)) => { "ends: " (visible(reason)) }
+            (None, None, None) => {}
+        }
+        @if let Some(said) = &line.response { span.cut.mono.m title=(visible(said)) { (visible(said)) } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridpost_ops::testkit::documents;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn shown(patch: &Value) -> (String, String) {
+        let entry = serde_json::from_value(documents::journal_entry(patch));
+        let line = AttemptLine(entry.expect("an entry"));
+        (answer(&line).into_string(), follows(&line).into_string())
+    }
+
+    #[test]
+    fn a_loss_is_told_as_one() {
+        let (_, lost) = shown(&json!({"kind": "Dropped", "reason": "R"}));
+        assert!(lost.contains("LOST FOR GOOD, dropped for R (last attempt: Busy, 503)"), "{lost}");
+        let (answer, failed) = shown(&json!({"reason": "R", "response": "<b>"}));
+        assert!(failed.starts_with("ends: R") && failed.contains("&lt;b&gt;"), "{failed}");
+        assert!(answer.contains("title=\"Busy\"") && answer.contains("503"), "{answer}");
+    }
+}

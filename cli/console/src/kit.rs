@@ -1,0 +1,367 @@
+//! The components of pages, each told once: from plain data to HTML.
+
+use maud::{Markup, html};
+
+use super::chart::Kind;
+use super::text::{self, visible};
+use super::urls::with_query;
+
+/// Pictures of one colour beside a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Icon {
+    Overview,
+    Tail,
+    Ledger,
+    Topic,
+    Event,
+    Waiting,
+    DeadLetter,
+    Cost,
+    Search,
+    Plus,
+    Copy,
+    Alert,
+    Check,
+    Stop,
+    Pause,
+    Play,
+    Send,
+    Menu,
+}
+
+impl Icon {
+    /// Returns its path on a grid of 16.
+    fn path(self) -> &'static str {
+        match self {
+            Self::Overview => "M2.5 9.5h4v4h-4zM9.5 2.5h4v11h-4zM2.5 2.5h4v4h-4z",
+            Self::Tail => "M1.5 8.5h3l2-5 3 9 2-4h3",
+            Self::Ledger => "M2 5.5h12M2 10.5h12M9.5 3l2.5 2.5L9.5 8M6.5 8 4 10.5 6.5 13",
+            Self::Topic => {
+                "M8 8h.01M5 11a4.2 4.2 0 0 1 0-6M11 5a4.2 4.2 0 0 1 0 6M2.8 13.2a7.4 7.4 0 0 1 0-10.4M13.2 \
+                 2.8a7.4 7.4 0 0 1 0 10.4"
+            }
+            Self::Event => "M8.5 1.5 3 9h4.5l-1 5.5L12.5 7H8z",
+            Self::Waiting => "M8 14.5a6.5 6.5 0 1 0 0-13 6.5 6.5 0 0 0 0 13zM8 4.5V8l2.5 1.5",
+            Self::DeadLetter => "M2 3.5h12v9H2zM2.5 4 8 8.5 13.5 4M6 12l4-0",
+            Self::Cost => {
+                "M8 1.5v13M11 4.5C10.5 3.5 9.5 3 8 3 6.3 3 5 3.9 5 5.3c0 3.3 6.2 1.7 6.2 5C11.2 12 9.8 13 8 \
+                 13c-1.7 0-2.9-.6-3.4-1.8"
+            }
+            Self::Search => "M7 12A5 5 0 1 0 7 2a5 5 0 0 0 0 10zM14 14l-3.5-3.5",
+            Self::Plus => "M8 3v10M3 8h10",
+            Self::Copy => "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
+            Self::Alert => "M8 1.8 15 14H1zM8 6.5v3.2M8 11.9v.01",
+            Self::Check => "M3 8.5 6.5 12 13 4.5",
+            Self::Stop => {
+                "M8 14.5a6.5 6.5 0 1 0 0-13 6.5 6.5 0 0 0 0 13zM5.5 5.5l5 5M10.5 5.5l-5 5"
+            }
+            Self::Pause => "M5.5 3v10M10.5 3v10",
+            Self::Play => "M4.5 2.5v11l8.5-5.5z",
+            Self::Send => "M14 2 2 7l4.5 2.5L9 14z M6.5 9.5 14 2",
+            Self::Menu => "M2 4h12M2 8h12M2 12h12",
+        }
+    }
+}
+
+pub(super) fn icon(icon: Icon) -> Markup {
+    html! { svg.i viewBox="0 0 16 16" aria-hidden="true" { path d=(icon.path()) {} } }
+}
+
+/// Returns the class of a background with a text on it.
+fn class(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Ok => "ok",
+        Kind::Warn => "warn",
+        Kind::Bad => "bad",
+        Kind::Dead => "dead",
+        Kind::Acc => "info",
+        Kind::Mute | Kind::Off | Kind::Sunk => "",
+    }
+}
+
+/// Returns the class of a number that says more than others.
+fn tone(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Warn => "t-warn",
+        Kind::Bad => "t-bad",
+        Kind::Dead => "t-dead",
+        _ => "",
+    }
+}
+
+/// A state: colour, shape and word.
+pub(super) fn pill(kind: Kind, word: &str) -> Markup {
+    html! {
+        span class={ "pill " (class(kind)) } {
+            svg viewBox="0 0 8 8" aria-hidden="true" {
+                @match kind {
+                    Kind::Warn => path d="M4 0l4 8H0z" {},
+                    Kind::Bad => path d="M0 0h8v8H0z" {},
+                    Kind::Dead => path d="M4 0l4 4-4 4-4-4z" {},
+                    Kind::Mute => path d="M0 0h3v8H0zM5 0h3v8H5z" {},
+                    Kind::Off => circle cx="4" cy="4" r="3" fill="none" stroke="currentColor" stroke-width="2" {},
+                    _ => circle cx="4" cy="4" r="4" {},
+                }
+            }
+            (visible(word))
+        }
+    }
+}
+
+/// What an attempt met.
+pub(super) fn answer(outcome: Option<&str>, status: Option<u16>) -> Markup {
+    let Some(outcome) = outcome else { return html! {} };
+    let kind = match (outcome, status) {
+        ("Delivered" | "Success", _) => Kind::Ok,
+        (_, Some(400 | 401 | 403 | 404 | 410 | 413)) => Kind::Bad,
+        _ => Kind::Warn,
+    };
+    let word = match status {
+        Some(status) => status.to_string(),
+        None => text::words(outcome),
+    };
+    html! { span title=(outcome) { (pill(kind, &word)) } }
+}
+
+/// Lists names and values; a name that is long breaks at its humps.
+pub(super) fn kv(rows: &[(&str, Markup)]) -> Markup {
+    html! { dl.kv { @for (name, value) in rows { dt { (text::soft(name)) } dd { (value) } } } }
+}
+
+/// Lists names and texts; a text that is a time is shown as one.
+pub(super) fn facts(rows: &[[String; 2]]) -> Markup {
+    let row = |[name, value]: &'_ [String; 2]| (name.clone(), text::time_or_text(value));
+    let rows: Vec<_> = rows.iter().map(row).collect();
+    kv(&rows.iter().map(|(name, value)| (name.as_str(), value.clone())).collect::<Vec<_>>())
+}
+
+/// A box with a head.
+pub(super) fn card(title: &str, beside: &Markup, body: &Markup) -> Markup {
+    html! { section.card { (card_head(title, beside)) div.in { (body) } } }
+}
+
+/// A box that a table, or an empty state, fills to its edges.
+pub(super) fn flush(title: &str, beside: &Markup, body: &Markup) -> Markup {
+    html! { section.card { (card_head(title, beside)) (body) } }
+}
+
+fn card_head(title: &str, beside: &Markup) -> Markup {
+    html! {
+        @if !title.is_empty() {
+            header { h2 { (title) } @if !beside.0.is_empty() { div.row { (beside) } } }
+        }
+    }
+}
+
+/// A number with its name, what it says more, and its last hours.
+#[derive(Default)]
+pub(super) struct Tile<'a> {
+    pub(super) label: &'a str,
+    pub(super) value: String,
+    pub(super) unit: &'a str,
+    pub(super) note: Option<Markup>,
+    pub(super) spark: Option<Markup>,
+    /// The colour of its dot and number.
+    pub(super) kind: Option<Kind>,
+    pub(super) href: Option<String>,
+}
+
+pub(super) fn tile(tile: &Tile<'_>) -> Markup {
+    let Tile { label, value, unit, note, spark, kind, href } = tile;
+    let tone = kind.map_or("", tone);
+    let inner = html! {
+        span.l {
+            @if let Some(kind) = kind {
+                svg class={ "dot " (kind.fill()) } viewBox="0 0 9 9" aria-hidden="true" { rect width="9" height="9" {} }
+            }
+            (label)
+        }
+        span class={ "big " (tone) } { (value) @if !unit.is_empty() { " " small { (unit) } } }
+        span.sm.m { @if let Some(note) = note { (note) } }
+        @if let Some(spark) = spark { (spark) }
+    };
+    html! {
+        @match href {
+            Some(url) => a.card.tile href=(url) { (inner) },
+            None => div.card.tile { (inner) },
+        }
+    }
+}
+
+/// A sentence that says how things are, with what to do.
+pub(super) fn note(kind: Kind, title: &str, text: &Markup, actions: &Markup) -> Markup {
+    let (icon, role) = match kind {
+        Kind::Bad => (Icon::Alert, "alert"),
+        Kind::Warn => (Icon::Alert, "status"),
+        Kind::Mute => (Icon::Pause, "status"),
+        _ => (Icon::Check, "status"),
+    };
+    html! {
+        div class={ "note " (class(kind)) } role=(role) {
+            (self::icon(icon))
+            div { h2 { (title) } div.m2 { (text) } }
+            @if !actions.0.is_empty() { div.acts { (actions) } }
+        }
+    }
+}
+
+/// Says what is not there, why, and what to do; with the command that does it, unless that is empty.
+pub(super) fn nothing(
+    icon: Icon,
+    title: &str,
+    text: &Markup,
+    actions: &Markup,
+    command: &str,
+) -> Markup {
+    html! {
+        div.empty {
+            (self::icon(icon))
+            h2 { (title) }
+            div { (text) }
+            @if !actions.0.is_empty() { div.acts { (actions) } }
+            @if !command.is_empty() { p { code { "gridpost " (command) } } }
+        }
+    }
+}
+
+/// Says in one sentence what is not there.
+pub(super) fn empty(what: &str, command: &str) -> Markup {
+    nothing(Icon::Check, what, &html! {}, &html! {}, command)
+}
+
+/// A link that looks like a button.
+pub(super) fn button(url: &str, icon: Option<Icon>, label: &str) -> Markup {
+    html! { a.btn href=(url) { @if let Some(icon) = icon { (self::icon(icon)) } (label) } }
+}
+
+/// A button that copies a text; hidden without a script.
+pub(super) fn copy(text: &str, what: &str) -> Markup {
+    html! {
+        button.ghost.script type="button" data-copy=(text) aria-label={ "Copy " (what) } { (icon(Icon::Copy)) }
+    }
+}
+
+/// Links to the same page for other times.
+pub(super) fn choice(label: &str, on: &str, all: &[(&str, String)]) -> Markup {
+    html! {
+        nav.seg aria-label=(label) {
+            @for (name, url) in all { a href=(url) aria-current=[(*name == on).then_some("true")] { (name) } }
+        }
+    }
+}
+
+/// An element's id made of a label. The focus stays on an element that has one when a newer state of it takes its
+/// place.
+fn id_of(kind: &str, label: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    format!("{kind}-{}", label.chars().map(letter).collect::<String>())
+}
+
+/// A column: its head, and classes: `n` for numbers, `gr` for the one that takes what is left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Column<'a>(&'a str, &'a str);
+
+impl<'a> From<&'a str> for Column<'a> {
+    fn from(head: &'a str) -> Self {
+        Self(head, "")
+    }
+}
+
+impl<'a> From<(&'a str, &'a str)> for Column<'a> {
+    fn from((head, class): (&'a str, &'a str)) -> Self {
+        Self(head, class)
+    }
+}
+
+/// A table that scrolls by itself where it is too wide; on a phone its rows are cards, without cells that say
+/// nothing. A page has each label once.
+pub(super) fn table<'a>(
+    label: &str,
+    head: &[impl Into<Column<'a>> + Copy],
+    rows: &[Vec<Markup>],
+) -> Markup {
+    let caption = id_of("caption", label);
+    let columns: Vec<Column<'_>> = head.iter().map(|one| (*one).into()).collect();
+    let says_nothing = |cell: &Markup| matches!(cell.0.as_str(), "" | "-" | "–");
+    html! {
+        div.scroll id=(id_of("table", label)) role="region" aria-labelledby=(caption) tabindex="0" {
+            table.st {
+                caption id=(caption) { (visible(label)) }
+                thead {
+                    tr {
+                        @for Column(name, class) in &columns {
+                            th scope="col" class=[(!class.is_empty()).then_some(class)] {
+                                @if name.is_empty() { span.vh { "Action" } } @else { (name) }
+                            }
+                        }
+                    }
+                }
+                tbody {
+                    @for row in rows {
+                        tr {
+                            @for (at, cell) in row.iter().enumerate() {
+                                @let Column(name, class) = columns.get(at).copied().unwrap_or(Column("", ""));
+                                @let hidden = if says_nothing(cell) { "hide" } else { "" };
+                                @let class = [class, hidden].join(" ");
+                                td class=[Some(class.trim()).filter(|class| !class.is_empty())]
+                                    data-l=[(at > 0 && !name.is_empty()).then_some(name)] { (cell) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A text as it is, with a button that copies it.
+pub(super) fn block(label: &str, text: &str) -> Markup {
+    block_of(label, &html! { (visible(text)) })
+}
+
+/// JSON, with a button that copies it.
+pub(super) fn json(label: &str, json: &str) -> Markup {
+    block_of(label, &text::json(json))
+}
+
+fn block_of(label: &str, text: &Markup) -> Markup {
+    html! {
+        div.code {
+            pre id=(id_of("text", label)) role="region" aria-label=(label) tabindex="0" dir="ltr" { (text) }
+            button.ghost.script type="button" data-copy-of aria-label={ "Copy " (label) } { (icon(Icon::Copy)) }
+        }
+    }
+}
+
+pub(super) fn next_page(url: &str, pairs: &[(&str, &str)], next: Option<&str>) -> Markup {
+    html! {
+        @if let Some(token) = next {
+            @let pairs = pairs.iter().copied().chain([("after", token)]).collect::<Vec<_>>();
+            p.more { a.btn href=(with_query(url, &pairs)) rel="next" { "Next page" } }
+        }
+    }
+}
+
+/// Says what was just done, where the URL has a code for it. Only these texts are ever shown.
+pub(super) fn done(code: Option<&str>) -> Markup {
+    const DONE: [(&str, &str); 13] = [
+        ("reset", "The endpoint's waits are ended: its next delivery is attempted when it is due."),
+        (
+            "resent",
+            "Asked for: the delivery is attempted now, or as soon as its queue gives it out.",
+        ),
+        ("paused", "It is paused: events are matched and held."),
+        ("unpaused", "It is resumed: what was held comes back, the first of it within a minute."),
+        ("saved", "Saved."),
+        ("created", "It is made."),
+        ("deleted", "It is deleted."),
+        ("unchanged", "Nothing was changed, so nothing was saved."),
+        ("canceled", "The redrive is canceled; the batch in flight is still sent."),
+        ("resumed", "The redrive goes on."),
+        ("released", "The parked deliveries go back to their queues."),
+        ("ended", "The parked deliveries end."),
+        ("poison", "Done, as far as the queue gave its messages out."),
+    ];
+    let text = code.and_then(|code| DONE.iter().find(|(known, _)| *known == code));
+    html! { @if let Some((_, text)) = text { p.toast role="status" { (icon(Icon::Check)) (text) } } }
+}
