@@ -108,6 +108,11 @@ pub(super) fn pill(kind: Kind, word: &str) -> Markup {
     }
 }
 
+/// A number of a step.
+pub(super) fn badge(text: &str) -> Markup {
+    html! { span.pill.info { (text) } }
+}
+
 /// What an attempt met.
 pub(super) fn answer(outcome: Option<&str>, status: Option<u16>) -> Markup {
     let Some(outcome) = outcome else { return html! {} };

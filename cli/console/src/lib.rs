@@ -40,6 +40,7 @@ mod purge;
 mod redrive;
 mod retry;
 mod sought;
+mod standing;
 mod subscribe;
 mod subscription;
 mod subscription_form;
@@ -49,6 +50,7 @@ mod tests;
 #[allow(dead_code)]
 mod text;
 mod topics;
+mod traffic;
 mod urls;
 mod waiting;
 
@@ -73,8 +75,8 @@ const TAILS_MAX: usize = 4;
 /// Pages that are live at the same time.
 const LIVES_MAX: usize = 24;
 
-/// The U.S. dollars that all live tails together may cost in an hour.
-const TAIL_DOLLARS_MAX: f64 = 0.05;
+/// The U.S. dollars that all answers of the journal to pages that are live may cost in an hour, together.
+const DOLLARS_MAX: f64 = 0.05;
 
 /// How a console runs.
 #[derive(Clone, Debug)]
@@ -108,7 +110,8 @@ struct Shared {
     guard: Guard,
     lives: Arc<Semaphore>,
     tails: Arc<Semaphore>,
-    tail_journal: Journal,
+    journal: Journal,
+    answers: traffic::Answers,
 }
 
 type App = Arc<Shared>;
@@ -117,7 +120,7 @@ impl Console {
     /// Takes the port.
     pub async fn bind(mut settings: Settings) -> anyhow::Result<Self> {
         let api = settings.target.manage_api().await?;
-        let tail_journal = Journal::hourly(api.clone(), TAIL_DOLLARS_MAX);
+        let journal = Journal::hourly(api.clone(), DOLLARS_MAX);
         let listener = TcpListener::bind(("127.0.0.1", settings.port)).await;
         let listener = listener.with_context(|| {
             format!(
@@ -130,7 +133,15 @@ impl Console {
         let (guard, one_time) = Guard::new(settings.port, settings.read_only);
         let (lives, tails) = (Semaphore::new(LIVES_MAX), Semaphore::new(TAILS_MAX));
         let (lives, tails) = (Arc::new(lives), Arc::new(tails));
-        let shared = Arc::new(Shared { settings, api: api.api, guard, lives, tails, tail_journal });
+        let shared = Arc::new(Shared {
+            settings,
+            api: api.api,
+            guard,
+            lives,
+            tails,
+            journal,
+            answers: traffic::Answers::default(),
+        });
         Ok(Self { listener, shared, one_time })
     }
 

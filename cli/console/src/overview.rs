@@ -1,48 +1,75 @@
-//! The first page: endpoints in trouble before all else, and how much there is of everything.
+//! The first page: is everything delivered, what fails, since when, why, how much waits, what to do.
 
 use axum::extract::{Query, State};
 use axum::response::Response;
 use futures::{StreamExt, stream};
-use gridpost_api::{
-    health::{EndpointState, Health, NewEvents},
-    requests::ParkedInput,
-};
+use gridpost_api::{health::Health, requests::ParkedInput, subscription::EventSubscription};
+use gridpost_core::journal::{By, Flow};
+use gridpost_core::ledger::Account;
 use gridpost_core::time::Timestamp;
+use gridpost_ops::{attempt_lines::AttemptLine, lookup::if_there, subscription::show};
 use maud::{Markup, html};
-use serde::Deserialize;
+use std::collections::BTreeMap;
 
 use super::App;
+use super::chart::{self, Kind};
 use super::failure::{self, Answer};
-use super::kit;
-use super::page::{self, Frame, Tab, live_part};
-use super::text::{self, number};
-use super::topics::{effect, names, why};
-use super::urls::subscription_url;
-use gridpost_ops::{lookup::if_there, subscription::health};
+use super::kit::{self, Icon, Tile};
+use super::page::{self, Frame, Head, Tab, live_part};
+use super::standing::{self, Standing};
+use super::text::{self, number, visible};
+use super::topics::names;
+use super::traffic::{self, Scope, Since, SinceQuery, Traffic, came, sum};
+use super::urls::{subscription_url, with_query};
 
 /// Event subscriptions whose health is looked at, and topics: a page must not take minutes.
 const LOOKED_AT_MAX: usize = 1_000;
 const TOPICS_MAX: usize = 1_000;
 
-const TROUBLE_MAX: usize = 100;
+/// Rows of those that need attention.
+const ATTENTION_MAX: usize = 50;
 
-/// Names of what could not be read that are told.
+/// Rows of which more is read than the health: the endpoint, its last answer, its traffic.
+const DETAILED_MAX: usize = 12;
+
+/// Names of what could not be read that are told, and of the worst.
 const WHOSE_TOLD: usize = 5;
+const WORST_TOLD: usize = 3;
 
-/// Topics whose event subscriptions are read at the same time.
+/// Topics and event subscriptions that are read at the same time.
 const AT_ONCE: usize = 4;
 
+/// Bars in a row.
+const ROW_BARS: usize = 24;
+
 /// An event subscription with its endpoint's health.
-struct One {
-    topic: String,
-    name: String,
-    health: Health,
+#[derive(Clone, Debug)]
+pub(super) struct One {
+    pub(super) topic: String,
+    pub(super) name: String,
+    pub(super) health: Health,
+    counted: Option<Account>,
+}
+
+impl One {
+    fn standing(&self) -> Standing {
+        Standing::of(&self.health, self.counted.as_ref())
+    }
+
+    fn url(&self) -> String {
+        subscription_url(&self.topic, &self.name, "")
+    }
+
+    /// Returns how many events wait; where only those are known that have failed, these.
+    fn waiting(&self) -> u64 {
+        let failed = self.health.waiting_deliveries.count as u64;
+        self.health.waiting_events.unwrap_or(failed)
+    }
 }
 
 #[derive(Default)]
 struct Seen {
     topics: usize,
-    has_more_topics: bool,
     all: Vec<One>,
     is_complete: bool,
     unread: Vec<Unread>,
@@ -57,30 +84,67 @@ struct Unread {
 
 const TOPICS: &str = "GET /topics";
 const HEALTHS: &str = "GET /topics/*/healths";
+const JOURNAL: &str = "POST /journalQueries";
 
-/// The part of the page that is wanted: its own refresh wants the healths alone, because counting
-/// parked deliveries reads a table.
-#[derive(Deserialize)]
-pub(super) struct Wanted {
-    part: Option<String>,
+pub(super) async fn show(
+    State(app): State<App>,
+    Query(query): Query<SinceQuery>,
+) -> Answer<Response> {
+    let now = app.settings.target.now().await?;
+    let since = Since::read(query.since.as_deref());
+    let head = Head {
+        actions: Some(since.choice("/")),
+        live: Some(with_query("/", &[("since", since.value())])),
+        now: Some(now),
+        ..Head::default()
+    };
+    let command = format!("subscription health --since {}", since.value());
+    let frame = Frame { tab: Tab::Overview, title: "Overview", above: Vec::new(), command };
+    let page = app.page_of(&frame, &head, &page::late());
+    Ok(page::streamed(page, async move { body(&app, since, now).await }))
 }
 
-pub(super) async fn show(State(app): State<App>, Query(wanted): Query<Wanted>) -> Answer<Response> {
-    let now = app.settings.target.now().await?;
-    let body = page::late();
-    let command = "subscription health".to_owned();
-    let frame = Frame { tab: Tab::Overview, title: "Overview", above: Vec::new(), command };
-    let page = app.live_page(&frame, Some("/?part=health".to_owned()), &body);
-    Ok(page::streamed(page, async move {
-        let seen = look(&app).await;
-        html! {
-            (live_part("health", &html! { (unread(&seen)) (trouble(&seen, now)) (counts(&seen)) }))
-            @if wanted.part.is_none() {
-                h2 { "What waits for a person" }
-                (for_a_person(&app).await)
+async fn body(app: &App, since: Since, now: Timestamp) -> Markup {
+    let every = ParkedInput::default();
+    let (mut seen, traffic, totals, parked, poison) = tokio::join!(
+        look(app),
+        app.traffic(Scope::default(), since, now),
+        app.totals(None, By::EventSubscription, since, now),
+        app.api.parked_page(&every, None),
+        app.api.poison(1),
+    );
+    let mut note = |error| seen.unread.push(Unread { what: JOURNAL, whose: String::new(), error });
+    let traffic = traffic.map_err(&mut note).ok();
+    let totals = totals.map_err(&mut note).unwrap_or_default();
+    add_counts(&mut seen.all, &totals);
+    if seen.all.is_empty() && seen.unread.is_empty() {
+        return live_part("verdict", &first_steps(seen.topics));
+    }
+    let worst = attention(&seen.all);
+    let keys = worst.iter().take(DETAILED_MAX).map(|one| (one.topic.clone(), one.name.clone()));
+    let keys: Vec<_> = keys.collect();
+    let of_one = async |key: (String, String)| detail(app, &key.0, &key.1, since, now).await;
+    let details = stream::iter(keys).map(of_one).buffered(AT_ONCE);
+    let details: Vec<_> = details.collect().await;
+    let under_way = html! {
+        dt { "Parked" } dd { (parked_told(&parked)) }
+        dt { "Poison queue" } dd { (poison_told(poison.map(|list| list.approximate_count))) }
+    };
+    html! {
+        (live_part("verdict", &html! { (unread(&seen)) (verdict(&worst, seen.unread.is_empty())) }))
+        (live_part("tiles", &html! { (tiles(traffic.as_ref(), &seen)) }))
+        (live_part("charts", &html! { @if let Some(traffic) = &traffic { (traffic::charts("of all topics", traffic)) } }))
+        (live_part("attention", &html! {
+            @if !worst.is_empty() { (needs_attention(&worst, &details, seen.all.len(), since)) }
+            (healthy(&seen))
+        }))
+        (live_part("under-way", &html! {
+            div.g.g11 {
+                (kit::card("Under way", &html! {}, &html! { dl.kv { (under_way) } }))
+                @if let Some(traffic) = &traffic { (equation(traffic, since)) }
             }
-        }
-    }))
+        }))
+    }
 }
 
 /// Looks at everything. What can't be read is noted, and keeps no one from the rest.
@@ -91,7 +155,7 @@ async fn look(app: &App) -> Seen {
         note(TOPICS, String::new(), error);
         (Vec::new(), true)
     });
-    (seen.topics, seen.has_more_topics) = (names.len(), !is_whole);
+    seen.topics = names.len();
     seen.is_complete = is_whole;
     let of_topic = async |name: String| {
         let found = if_there(app.api.healths(&name).await);
@@ -118,9 +182,24 @@ async fn look(app: &App) -> Seen {
             topic: topic.clone(),
             name: one.name,
             health: one.health,
+            counted: None,
         }));
     }
     seen
+}
+
+fn add_counts(all: &mut [One], totals: &BTreeMap<(String, String), Flow>) {
+    for one in all {
+        let key = (one.topic.clone(), one.name.clone());
+        one.counted = totals.get(&key).map(|flow| flow.account.clone());
+    }
+}
+
+/// Returns those that are not healthy: those that lose events first; of the same standing, the largest backlog first.
+fn attention(all: &[One]) -> Vec<&One> {
+    let mut found: Vec<_> = all.iter().filter(|one| one.standing() != Standing::Healthy).collect();
+    found.sort_by_key(|one| (one.standing(), std::cmp::Reverse(one.waiting())));
+    found
 }
 
 /// Lists each reason once, with the topics that it concerns.
@@ -135,60 +214,246 @@ fn unread(seen: &Seen) -> Markup {
             None => groups.push((one, vec![&one.whose])),
         }
     }
-    html! {
-        @if !groups.is_empty() {
-            div.problem role="alert" {
-                p { strong { "Not everything could be read: what is below is not all." } }
-                @for (first, whose) in &groups {
-                    p {
-                        code { (first.what) } " was refused"
-                        @if !first.whose.is_empty() {
-                            " for " (whose.len()) ": " (whose[..whose.len().min(WHOSE_TOLD)].join(", "))
-                            @if whose.len() > WHOSE_TOLD { ", …" }
-                        }
-                        "."
-                    }
-                    (failure::told(&first.error))
+    if groups.is_empty() {
+        return html! {};
+    }
+    let told = html! {
+        @for (first, whose) in &groups {
+            p {
+                code { (first.what) } " was refused"
+                @if !first.whose.is_empty() {
+                    " for " (whose.len()) ": " (whose[..whose.len().min(WHOSE_TOLD)].join(", "))
+                    @if whose.len() > WHOSE_TOLD { ", …" }
                 }
+                "."
             }
+            (failure::told(&first.error))
+        }
+    };
+    kit::note(Kind::Bad, "Not everything could be read: what is below is not all", &told, &html! {})
+}
+
+/// Says in a sentence whether everything is delivered, with what to look at.
+fn verdict(worst: &[&One], is_whole: bool) -> Markup {
+    let Some(first) = worst.first() else {
+        return match is_whole {
+            true => kit::note(
+                Kind::Ok,
+                "Everything is being delivered",
+                &html! { "No endpoint is in trouble." },
+                &html! {},
+            ),
+            false => html! {},
+        };
+    };
+    let kind = match first.standing().kind() {
+        Kind::Bad => Kind::Bad,
+        Kind::Warn | Kind::Dead => Kind::Warn,
+        other => other,
+    };
+    let title = match kind {
+        Kind::Bad | Kind::Warn => "Not everything is being delivered",
+        _ => "What is not held back is being delivered",
+    };
+    let sentence = |one: &One| {
+        let held = one.waiting();
+        html! {
+            a href=(one.url()) { b { (text::soft(&one.name)) } } " "
+            @match one.standing() {
+                Standing::EndsEvents => "ends every new event",
+                Standing::LosesSome => "loses events for good",
+                Standing::NotValidated => "has not consented and gets no events",
+                Standing::Expired => "has expired and gets no events",
+                Standing::Probation | Standing::DelayedDelivery => { "holds " (text::counted(held, "event", "events")) " back" }
+                Standing::Paused => { "is paused and holds " (text::counted(held, "event", "events")) }
+                Standing::RefusesSome => "refuses some events for good",
+                Standing::Recovering => "recovers",
+                Standing::Slow => "answers slowly",
+                Standing::Healthy => "is healthy",
+            }
+            @let why = standing::why(&one.health, one.counted.as_ref());
+            @if !why.0.is_empty() { " (" (why) ")" }
+            @let since = standing::since(&one.health);
+            @if !since.0.is_empty() { ", since " (since) }
+            ". "
+        }
+    };
+    let told = html! {
+        @for one in worst.iter().take(WORST_TOLD) { (sentence(one)) }
+        @if worst.len() > WORST_TOLD { (worst.len() - WORST_TOLD) " more below." }
+    };
+    let look = html! { a.btn.pri href=(first.url()) { "Look at " (visible(&first.name)) } };
+    kit::note(kind, title, &told, &look)
+}
+
+/// Returns what waits now, if that is known of all.
+fn waiting(all: &[One]) -> Option<u64> {
+    all.iter().map(|one| one.health.waiting_events).sum()
+}
+
+fn tiles(traffic: Option<&Traffic>, seen: &Seen) -> Markup {
+    html! {
+        div.g.gt {
+            @if let Some(traffic) = traffic { (accepted_tile(traffic)) (traffic::delivered_tile(traffic)) }
+            (waiting_tile(traffic, seen))
+            @if let Some(traffic) = traffic { (ended_tiles(traffic)) (traffic::latency_tile(traffic)) }
         }
     }
 }
 
-fn is_in_trouble(health: &Health) -> bool {
-    health.state != EndpointState::Healthy
-        || health.new_events != NewEvents::Attempted
-        || health.slow.is_some()
+fn accepted_tile(traffic: &Traffic) -> Markup {
+    kit::tile(&Tile {
+        label: "Accepted",
+        value: number(traffic.total.accepted),
+        unit: "events",
+        note: last_hour(traffic, |flow| flow.accepted),
+        spark: Some(chart::spark(&traffic.line(|flow| flow.accepted), Kind::Acc)),
+        href: Some("/ledger".to_owned()),
+        ..Tile::default()
+    })
 }
 
-fn trouble(seen: &Seen, now: Timestamp) -> Markup {
-    let mut found: Vec<_> = seen.all.iter().filter(|one| is_in_trouble(&one.health)).collect();
-    // Endpoints that lose events first, then those that wait; of these, the largest backlog first.
-    let rank = |one: &&One| {
-        let order = [NewEvents::Ends, NewEvents::NotMatched, NewEvents::Held, NewEvents::Waits];
-        let at = order.iter().position(|known| *known == one.health.new_events);
-        let failed = one.health.waiting_deliveries.count as u64;
-        let waiting = one.health.waiting_events.unwrap_or(failed);
-        (at.unwrap_or(order.len()), std::cmp::Reverse(waiting))
+/// What came and has not ended, and how much of it was attempted.
+fn waiting_tile(traffic: Option<&Traffic>, seen: &Seen) -> Markup {
+    let failed: usize = seen.all.iter().map(|one| one.health.waiting_deliveries.count).sum();
+    let waiting = waiting(&seen.all);
+    let is_whole = seen.is_complete
+        && seen.unread.iter().all(|one| one.what == JOURNAL)
+        && seen.all.iter().all(|one| one.health.waiting_deliveries.is_complete);
+    kit::tile(&Tile {
+        label: "Waiting",
+        value: match waiting {
+            Some(events) if is_whole => number(events),
+            Some(events) => format!("> {}", number(events)),
+            None => "not known".to_owned(),
+        },
+        note: Some(html! {
+            @if !is_whole { "more than " }
+            (text::counted(failed as u64, "delivery", "deliveries")) " retrying"
+            @if waiting.is_some_and(|all| all > 0) { ", the rest not attempted yet" }
+        }),
+        spark: traffic.map(|traffic| chart::spark(&traffic.waited(waiting), Kind::Warn)),
+        kind: Some(Kind::Warn),
+        href: Some("/waiting".to_owned()),
+        ..Tile::default()
+    })
+}
+
+fn ended_tiles(traffic: &Traffic) -> Markup {
+    let tile = |label, kind, url: &str, count: fn(&Flow) -> u64| {
+        let events = count(&traffic.total);
+        kit::tile(&Tile {
+            label,
+            value: number(events),
+            note: last_hour(traffic, count),
+            spark: Some(chart::spark(&traffic.line(count), kind)),
+            kind: Some(if events > 0 { kind } else { Kind::Off }),
+            href: Some(url.to_owned()),
+            ..Tile::default()
+        })
     };
-    found.sort_by_key(rank);
-    let rows: Vec<_> = found.iter().take(TROUBLE_MAX).map(|one| row(one, now)).collect();
-    let head = ["Event subscription", "State", "Why", "Since", "Until", "New events", "Waiting"];
     html! {
-        h2 { "Endpoints in trouble" }
-        @if seen.all.is_empty() && seen.unread.is_empty() {
-            (kit::empty(
-                "There is no event subscription yet. Create a topic, subscribe an endpoint, and publish:",
-                "subscription create --topic demo --subscription first --endpoint http://127.0.0.1:9000/hook",
-            ))
-        } @else if rows.is_empty() && seen.unread.is_empty() {
-            p.t-ok { "No endpoint is in trouble." }
-        } @else if rows.is_empty() {
-            p { "No endpoint is in trouble, of those that could be looked at." }
-        } @else {
-            (kit::table("Endpoints in trouble", &head, &rows))
-            @if found.len() > TROUBLE_MAX {
-                p.m { (found.len() - TROUBLE_MAX) " more are in trouble; topics list them." }
+        (tile("Dead-lettered", Kind::Dead, "/dead-letters", |flow| sum(&flow.account.dead_lettered)))
+        (tile("Lost", Kind::Bad, "/ledger", |flow| sum(&flow.account.dropped)))
+    }
+}
+
+fn last_hour(traffic: &Traffic, count: impl Fn(&Flow) -> u64) -> Option<Markup> {
+    Some(html! { (number(traffic.last_hour(count))) " in the last hour" })
+}
+
+/// What is read of those at the top besides their healths.
+struct Detail {
+    subscription: Option<EventSubscription>,
+    traffic: Option<Traffic>,
+    last: Option<AttemptLine>,
+}
+
+async fn detail(app: &App, topic: &str, name: &str, since: Since, now: Timestamp) -> Detail {
+    let scope = Scope { topic: Some(topic), name: Some(name) };
+    // On AWS each of these questions has a price.
+    let is_free = app.settings.target.is_dev();
+    let traffic = async { if is_free { app.traffic(scope, since, now).await.ok() } else { None } };
+    let last = async {
+        let newest =
+            if is_free { app.newest((topic, name), true, 1, now).await.ok() } else { None };
+        let newest = newest?.attempts.iter().flatten().next().cloned();
+        newest.map(AttemptLine)
+    };
+    let (subscription, traffic, last) =
+        tokio::join!(app.api.subscription(topic, name), traffic, last);
+    Detail { subscription: subscription.ok().map(|tagged| tagged.document), traffic, last }
+}
+
+fn needs_attention(worst: &[&One], details: &[Detail], of: usize, since: Since) -> Markup {
+    let range = since.name();
+    let head = [
+        ("Event subscription", ""),
+        ("State", ""),
+        ("Why", "gr"),
+        ("New events", "nw"),
+        ("Waiting", "n"),
+        ("Dead letters", "n"),
+        (range, "hide"),
+    ];
+    let row = |(at, one): (usize, &&One)| attention_row(one, details.get(at));
+    let rows: Vec<_> = worst.iter().take(ATTENTION_MAX).enumerate().map(row).collect();
+    let beside = html! { span.sm.m { (worst.len()) " of " (number(of as u64)) ", those that lose events first" } };
+    kit::flush(
+        "Needs attention",
+        &beside,
+        &html! {
+            (kit::table("Event subscriptions that need attention", &head, &rows))
+            @if worst.len() > ATTENTION_MAX {
+                p.in.m { (worst.len() - ATTENTION_MAX) " more: topics list them." }
+            }
+        },
+    )
+}
+
+fn attention_row(one: &One, detail: Option<&Detail>) -> Vec<Markup> {
+    let One { topic, name, health, counted } = one;
+    let letters = counted.as_ref().map_or(0, |account| sum(&account.dead_lettered));
+    let lost = counted.as_ref().map_or(0, |account| sum(&account.dropped));
+    let place = detail.and_then(|detail| detail.subscription.as_ref()).map(show::destination);
+    let said = detail.and_then(|detail| detail.last.as_ref()?.response.clone());
+    let traffic = detail.and_then(|detail| detail.traffic.as_ref());
+    vec![
+        html! {
+            a href=(one.url()) id={ "to-" (topic) "-" (name) } { (text::soft(name)) } " " span.m { (text::soft(topic)) }
+            @if let Some(place) = place { span.cut.sm.m title=(visible(&place)) { (visible(&place)) } }
+        },
+        html! { (one.standing().pill()) span.cut.sm.m { (standing::since(health)) } },
+        html! {
+            (standing::why(health, counted.as_ref()))
+            @if let Some(said) = said { span.cut.sm.m.mono title=(visible(&said)) { (visible(&said)) } }
+        },
+        standing::effect(health),
+        html! { @if one.waiting() > 0 { (number(one.waiting())) } @else { "–" } },
+        html! {
+            @if letters > 0 { a href=(subscription_url(topic, name, "/dead-letters")) { (number(letters)) } }
+            @if lost > 0 { span.t-bad { " " (number(lost)) " lost" } }
+            @if letters + lost == 0 { "–" }
+        },
+        html! { @if let Some(traffic) = traffic { (chart::minibars(&traffic.coarser(ROW_BARS).fates())) } },
+    ]
+}
+
+fn healthy(seen: &Seen) -> Markup {
+    let healthy: Vec<_> =
+        seen.all.iter().filter(|one| one.standing() == Standing::Healthy).collect();
+    html! {
+        @if !healthy.is_empty() {
+            section.card {
+                details.in id="healthy" {
+                    summary { (Standing::Healthy.pill()) " " (text::counted(healthy.len() as u64, "event subscription", "event subscriptions")) }
+                    ul.links {
+                        @for one in healthy.iter().take(ATTENTION_MAX) {
+                            li { a href=(one.url()) { (text::soft(&one.name)) } " " span.m { (text::soft(&one.topic)) } }
+                        }
+                        @if healthy.len() > ATTENTION_MAX { li.m { "and more: topics list them." } }
+                    }
+                }
             }
         }
         @if !seen.is_complete {
@@ -198,64 +463,74 @@ fn trouble(seen: &Seen, now: Timestamp) -> Markup {
     }
 }
 
-fn row(one: &One, now: Timestamp) -> Vec<Markup> {
-    let One { topic, name, health } = one;
-    let url = subscription_url(topic, name, "");
-    vec![
-        html! { a href=(url) id={ "to-" (topic) "-" (name) } { (topic) "/" (name) } },
-        html! { span.t-bad { (health.state.to_string()) } },
-        why(health),
-        text::time(health.since),
-        text::time_or_text(&health::until(health, now)),
-        html! { (effect(health)) },
-        html! { (health::waiting(health)) },
-    ]
-}
-
-fn counts(seen: &Seen) -> Markup {
-    let waiting: usize = seen.all.iter().map(|one| one.health.waiting_deliveries.count).sum();
-    let events: Option<u64> = seen.all.iter().map(|one| one.health.waiting_events).sum();
-    let is_exact = |one: &One| one.health.waiting_deliveries.is_complete;
-    let more = |is_whole| if is_whole { "" } else { "more than " };
-    let is_whole = seen.is_complete && seen.unread.is_empty();
-    let is_counted = is_whole && seen.all.iter().all(is_exact);
-    html! {
-        h2 { "How much there is" }
-        ul.cards {
-            li { strong { @if seen.has_more_topics { "more than " } (number(seen.topics as u64)) }
-                a href="/topics" id="to-topics" { "topics" } }
-            li { strong { (more(is_whole)) (number(seen.all.len() as u64)) } "event subscriptions" }
-            @if let Some(events) = events {
-                li { strong { (more(is_whole)) (number(events)) } "events that wait" }
+fn equation(traffic: &Traffic, since: Since) -> Markup {
+    let account = &traffic.total.account;
+    let (letters, lost) = (sum(&account.dead_lettered), sum(&account.dropped));
+    let left = came(account)
+        .saturating_sub(account.delivered.saturating_add(letters).saturating_add(lost));
+    let parts = [
+        (Kind::Ok, account.delivered, "delivered"),
+        (Kind::Warn, left, "without an end"),
+        (Kind::Dead, letters, "dead-lettered"),
+        (Kind::Bad, lost, "lost"),
+    ];
+    let url = with_query("/ledger", &[("since", since.value())]);
+    kit::card(
+        "The ledger",
+        &html! { a.sm href=(url) { "Does it balance?" } },
+        &html! {
+            p.m2 {
+                "Matched " (number(account.matched)) " + redriven " (number(account.redriven)) ", of these delivered "
+                (number(account.delivered)) ", dead-lettered " (number(letters)) ", lost " (number(lost)) "."
             }
-            li { strong { (more(is_counted)) (number(waiting as u64)) } "deliveries that have failed and wait" }
-        }
-    }
+            (chart::mini(&parts))
+        },
+    )
 }
 
-/// Parked deliveries and the poison queue. What can't be read of them keeps no one from the page.
-async fn for_a_person(app: &App) -> Markup {
-    let every = ParkedInput::default();
-    let (parked, poison) = tokio::join!(app.api.parked_page(&every, None), app.api.poison(1));
-    let parked = parked.map(|page| {
-        let more = if page.next.is_some() { "at least " } else { "" };
-        format!("{more}{}", number(page.items.len() as u64))
-    });
-    let poison = poison.map(|list| number(list.approximate_count));
-    html! {
-        ul.cards {
-            li { (one_count(&parked)) a href="/waiting" { "parked deliveries" } }
-            li { (one_count(&poison)) a href="/waiting#poison" { "messages in the poison queue" } }
-        }
-        p { a href="/ledger" { "Does the ledger balance?" } " " a href="/dead-letters" { "Dead letters" } }
-    }
-}
-
-fn one_count(count: &anyhow::Result<String>) -> Markup {
-    match count {
-        Ok(count) => html! { strong { (count) } },
+fn parked_told(
+    parked: &anyhow::Result<gridpost_api::client::Page<gridpost_api::waiting::Parked>>,
+) -> Markup {
+    match parked {
         Err(error) => failure::told(error),
+        Ok(page) if page.items.is_empty() => kit::pill(Kind::Ok, "nothing"),
+        Ok(page) => html! {
+            a href="/waiting" {
+                @if page.next.is_some() { "at least " }
+                (text::counted(page.items.len() as u64, "delivery", "deliveries"))
+            }
+            "; they come back by themselves"
+        },
     }
+}
+
+fn poison_told(poison: anyhow::Result<u64>) -> Markup {
+    match poison {
+        Err(error) => failure::told(&error),
+        Ok(0) => kit::pill(Kind::Ok, "empty"),
+        Ok(count) => {
+            html! { a href="/waiting#poison" { (kit::pill(Kind::Bad, &text::counted(count, "message", "messages"))) } }
+        }
+    }
+}
+
+/// What a deployment without event subscriptions shows.
+fn first_steps(topics: usize) -> Markup {
+    let (url, label, command) = match topics {
+        0 => ("/create-topic", "Create a topic", "topic create orders"),
+        _ => (
+            "/topics",
+            "Subscribe an endpoint",
+            "subscription create --topic orders --subscription first --endpoint http://127.0.0.1:9000/hook",
+        ),
+    };
+    let action = html! { a.btn.pri href=(url) { (kit::icon(Icon::Plus)) (label) } };
+    let told = html! { "A topic takes events, an event subscription sends them to an endpoint. There is no event subscription yet." };
+    kit::flush(
+        "",
+        &html! {},
+        &kit::nothing(Icon::Topic, "Deliver your first event", &told, &action, command),
+    )
 }
 
 #[cfg(test)]
@@ -265,30 +540,53 @@ mod tests {
 
     use super::*;
 
-    fn health(patch: &Value) -> Health {
-        serde_json::from_value(documents::health(patch)).expect("a health")
+    fn one(name: &str, patch: &Value, dropped: u64) -> One {
+        let counted = Account { dropped: [("R".to_owned(), dropped)].into(), ..Account::default() };
+        let health = serde_json::from_value(documents::health(patch)).expect("a health");
+        One { topic: "t".to_owned(), name: name.to_owned(), health, counted: Some(counted) }
+    }
+
+    fn waits(count: u64) -> Value {
+        json!({"state": "Probation", "newEvents": "Waits", "cause": {"outcome": "Busy"},
+            "waitingDeliveries": {"count": 1}, "waitingEvents": count})
+    }
+
+    /// What loses events stands first, and among those an endpoint that is healthy and refuses single events.
+    #[test]
+    fn those_that_lose_events_stand_first_then_the_largest_backlogs() {
+        let ends = json!({"state": "Probation", "newEvents": "Ends", "cause": {"outcome": "<b>"}});
+        let all = [
+            one("fine", &json!({}), 0),
+            one("few", &waits(1), 0),
+            one("many", &waits(9), 0),
+            one("loses", &json!({}), 3),
+            one("ends", &ends, 0),
+        ];
+        let worst = attention(&all);
+        let names: Vec<_> = worst.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["ends", "loses", "many", "few"]);
+        let shown = verdict(&worst, true).into_string();
+        for part in [
+            "Not everything is being delivered",
+            "ends</b></a> ends every new event (&lt;b&gt;)",
+            "loses</b></a> loses events for good (R)",
+            "many</b></a> holds 9 events back (Busy)",
+            "1 more below",
+            "href=\"/topics/t/subscriptions/ends\">Look at ends",
+        ] {
+            assert!(shown.contains(part), "{part} is not in {shown}");
+        }
+        let fine = verdict(&[], true).into_string();
+        assert!(fine.contains("Everything is being delivered"), "{fine}");
+        assert_eq!(verdict(&[], false).into_string(), "", "not all is known");
     }
 
     #[test]
-    fn what_loses_events_stands_first() {
-        let one = |name: &str, effect: &str, waiting: u64| One {
-            topic: "t".to_owned(),
-            name: name.to_owned(),
-            health: health(&json!({"state": "Probation", "newEvents": effect,
-                "cause": {"outcome": "Busy"}, "waitingDeliveries": {"count": waiting}})),
-        };
-        let mut healthy = one("fine", "Attempted", 0);
-        healthy.health = health(&json!({}));
-        let all =
-            vec![healthy, one("few", "Waits", 1), one("many", "Waits", 9), one("lost", "Ends", 0)];
-        let seen = Seen { topics: 1, all, is_complete: true, ..Seen::default() };
-        let shown = trouble(&seen, Timestamp::from_millis(0)).into_string();
-        let at = |name: &str| shown.find(&format!("t/{name}<"));
-        assert!(
-            at("lost") < at("many") && at("many") < at("few") && at("lost").is_some(),
-            "{shown}"
-        );
-        assert!(at("fine").is_none() && shown.contains("Busy"), "{shown}");
+    fn what_waits_is_what_came_and_has_not_ended_where_all_of_it_is_known() {
+        let unknown = one("aws", &json!({"waitingDeliveries": {"count": 7}}), 0);
+        let all = [one("few", &waits(1), 0), one("many", &waits(9), 0)];
+        assert_eq!((waiting(&all), waiting(&[unknown.clone()])), (Some(10), None));
+        assert_eq!(unknown.waiting(), 7);
     }
 
     #[test]
@@ -298,11 +596,10 @@ mod tests {
             whose: format!("t-{number}"),
             error: gridpost_ops::failure::Refusal::from_answer(429, "{}").into(),
         };
-        let all = (0..7).map(one).collect();
-        let seen = Seen { topics: 1, unread: all, is_complete: true, ..Seen::default() };
-        let shown = unread(&seen).into_string();
+        let unread = (0..7).map(one).collect();
+        let seen = Seen { topics: 1, unread, is_complete: true, ..Seen::default() };
+        let shown = self::unread(&seen).into_string();
         assert_eq!(shown.matches("slow down").count(), 1, "{shown}");
         assert!(shown.contains("for 7: t-0") && shown.contains("t-4, …"), "{shown}");
-        assert!(!trouble(&seen, Timestamp::from_millis(0)).into_string().contains("There is no"));
     }
 }

@@ -1,137 +1,464 @@
-//! An event subscription: what it is, how its endpoint is, and what can be done about it.
+//! An event subscription: how its endpoint is, what becomes of its events, and what can be done about it.
 
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::Redirect;
 use gridpost_api::{
-    health::Health,
+    health::{Health, NewEvents},
     subscription::{EventSubscription, RotateInput, SigningSecrets},
 };
+use gridpost_core::ledger::{Account, Latencies};
 use gridpost_core::time::Timestamp;
+use gridpost_ops::{
+    attempt_lines::AttemptLine,
+    lookup::wait_is_over,
+    output::{pretty, word},
+    subscription::show,
+};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::chart::{self, Bars, Heat, Kind, Row};
 use super::failure::{self, Answer};
 use super::form::{Agreed, Look, Nothing};
-use super::kit;
-use super::page::{Frame, Names, Tab, live_part};
-use super::text;
+use super::kit::{self, Icon, Tile};
+use super::page::{Frame, Head, Names, Tab, live_part};
+use super::standing::{self, Standing};
+use super::text::{self, number, visible};
+use super::traffic::{self, Scope, Since, Traffic, sum};
 use super::urls::{self, subscription_url, with_query};
-use super::{App, keys, topics};
-use gridpost_ops::{
-    output::pretty,
-    subscription::{health, pause, show},
-};
+use super::{App, attempts, keys};
 
-const BELOW: [(&str, &str); 5] = [
-    ("/deliveries", "Failing deliveries"),
-    ("/retry", "Retry schedule"),
-    ("/filter", "Test its filter"),
-    ("/test-event", "Send it a test event"),
-    ("/edit", "Edit its document"),
-];
+/// Newest attempts that are shown.
+const ATTEMPTS_MAX: usize = 20;
 
-const OF_LETTERS: [(&str, &str); 2] =
-    [("/dead-letters", "Dead letters"), ("/redrive", "Redrive dead letters")];
+/// The most steps that the heat map and the bars have: more would be thinner than a pixel on a phone.
+const STEPS_MAX: usize = 84;
+
+/// What its URL asks for.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct SubscriptionQuery {
+    #[serde(flatten)]
+    look: Look,
+    since: Option<String>,
+    failed: Option<String>,
+}
+
+/// Links to the pages of one event subscription.
+pub(super) fn tabs(topic: &str, name: &str, on: &str) -> Markup {
+    let below = [
+        ("", "Overview"),
+        ("/deliveries", "Failing deliveries"),
+        ("/dead-letters", "Dead letters"),
+        ("/edit", "Settings"),
+        ("/retry", "Retry policy"),
+        ("/filter", "Filter"),
+    ];
+    let live = with_query("/tail", &[("topic", topic), ("name", name)]);
+    html! {
+        nav.tabs aria-label="Of this event subscription" {
+            ul {
+                @for (path, label) in below {
+                    li { a href=(subscription_url(topic, name, path)) aria-current=[(path == on).then_some("page")] { (label) } }
+                }
+                li { a href=(live) { "Live" } }
+            }
+        }
+    }
+}
 
 pub(super) async fn show(
     State(app): State<App>,
     Path((topic, name)): Names,
-    Query(look): Query<Look>,
+    Query(query): Query<SubscriptionQuery>,
 ) -> Answer {
-    let done = kit::done(look.done.as_deref());
-    of_subscription(&app, &topic, &name, &done, None).await
+    of_subscription(&app, &topic, &name, query, None).await
 }
 
 async fn of_subscription(
     app: &App,
     topic: &str,
     name: &str,
-    done: &Markup,
+    query: SubscriptionQuery,
     secrets: Option<&SigningSecrets>,
 ) -> Answer {
-    let (document, health, now) = tokio::join!(
+    let since = Since::read(query.since.as_deref());
+    let failed = query.failed.is_some();
+    let now = app.settings.target.now().await?;
+    let scope = Scope { topic: Some(topic), name: Some(name) };
+    let (document, health, traffic, newest, hours) = tokio::join!(
         app.api.subscription(topic, name),
         app.api.health(topic, name),
-        app.settings.target.now()
+        app.traffic(scope, since, now),
+        app.newest((topic, name), failed, ATTEMPTS_MAX, now),
+        app.waiting_by_hour(topic, name, now)
     );
-    let (document, now) = (document?, now?);
+    let document = document?;
     let url = subscription_url(topic, name, "");
-    let keeps_letters = document.properties.settings.dead_letter_destination.is_some();
-    let letters = if keeps_letters { &OF_LETTERS[..] } else { &[] };
+    let traffic = traffic.map(|traffic| traffic.coarser(STEPS_MAX));
+    let counted = traffic.as_ref().ok().map(|traffic| &traffic.total.account);
+    let pairs = [("since", since.value()), ("failed", if failed { "yes" } else { "" })];
+    let newest = newest.map(|answer| {
+        let lines = answer.attempts.iter().flatten().cloned().map(AttemptLine);
+        (lines.collect::<Vec<_>>(), answer.gaps())
+    });
     let body = html! {
-        (done)
+        (kit::done(query.look.done.as_deref()))
         @if let Some(awaited) = show::awaited(&document.document) {
-            p.warn { (awaited) }
+            (kit::note(Kind::Warn, "It has not consented yet", &html! { (visible(&awaited)) }, &html! {}))
         }
-        @match &health {
-            Ok(health) => { (live_part("health", &health_section(health, now))) (reset_form(app, &url, health)) (pause_form(app, &url, health)) }
-            Err(error) => { (failure::problem("Its endpoint's health could not be read.", error)) }
-        }
-        ul.links {
-            @for (below, what) in BELOW.iter().chain(letters) { li { a href={ (url) (below) } { (what) } } }
-            li { a href=(with_query("/tail", &[("topic", topic), ("name", name)])) { "Live tail" } }
-        }
-        h2 { "Settings" }
-        (kit::facts(&show::rows(&document)))
-        details { summary { "The document" } (kit::block("The document", &pretty(&document))) }
-        (signing(app, &url, &document, secrets))
-        @if app.may_change() {
-            h2 { "End it" }
-            ul.links { li { a href={ (url) "/delete" } { "Delete this event subscription" } } }
+        (live_part("health", &html! {
+            @match &health {
+                Ok(health) => { (state_note(health, now)) (tiles(health, traffic.as_ref().ok(), now)) }
+                Err(error) => { (failure::problem("Its endpoint's health could not be read.", error)) }
+            }
+        }))
+        div.g.g21 {
+            div {
+                (live_part("traffic", &html! {
+                    @match &traffic {
+                        Ok(traffic) => { (attempts_card(traffic, health.as_ref().ok(), &url, since)) (latency_card(traffic)) }
+                        Err(error) => { (failure::problem("The traffic could not be read.", error)) }
+                    }
+                }))
+                (live_part("attempts", &newest_card(&newest, &url, since, failed)))
+            }
+            div {
+                (live_part("to-do", &html! { @if let Ok(health) = &health { (to_do(app, topic, name, health)) } }))
+                (live_part("hours", &html! { @if let Ok(hours) = &hours { (waiting_card(hours)) } }))
+                (settings_card(app, &url, &document.document, &kit::facts(&show::rows(&document)), secrets))
+            }
         }
     };
+    let beside = html! {
+        @if let Ok(health) = &health { (Standing::of(health, counted).pill()) }
+        @let place = show::destination(&document);
+        span.mono.m.sm { (text::soft(&place)) } (kit::copy(&place, "the endpoint"))
+    };
+    let head = Head {
+        beside: Some(beside),
+        actions: Some(actions(app, &url, health.as_ref().ok())),
+        tabs: Some(tabs(topic, name, "")),
+        live: Some(with_query(&url, &pairs)),
+        now: Some(now),
+    };
     let above = urls::above_subscription(topic);
-    let command = format!("subscription health --topic {topic} --subscription {name}");
-    let title = format!("{topic}/{name}");
-    Ok(app.live_page(&Frame { tab: Tab::Topics, title: &title, above, command }, Some(url), &body))
+    let [topic, shown] = [word(topic), word(name)];
+    let command = format!(
+        "subscription health --topic {topic} --subscription {shown} --since {}",
+        since.value()
+    );
+    Ok(app.page_of(&Frame { tab: Tab::Topics, title: name, above, command }, &head, &body))
 }
 
-fn health_section(health: &Health, now: Timestamp) -> Markup {
+/// Buttons that act on it; a read-only console has none that changes something.
+fn actions(app: &App, url: &str, health: Option<&Health>) -> Markup {
+    let waits = health.is_some_and(|health| health.until.is_some());
+    let is_paused = health.is_some_and(|health| health.pause.is_some());
     html! {
-        h2 { "Its endpoint: " (topics::state(health.state)) }
-        (kit::facts(&health::rows(health, now)[1..]))
-    }
-}
-
-fn reset_form(app: &App, url: &str, health: &Health) -> Markup {
-    html! {
-        @if health.until.is_some() && app.may_change() {
-            form method="post" action={ (url) "/reset" } {
-                (app.token())
-                button.pri { "The endpoint is mended: end its waits" }
-            }
-        }
-    }
-}
-
-/// Shows a pause with the button that ends it, or the form that pauses.
-fn pause_form(app: &App, url: &str, health: &Health) -> Markup {
-    let pause = health.pause.as_ref();
-    html! {
-        @if let Some(pause) = pause {
-            p.warn { "It is paused " (pause::told(pause)) ". Events are matched and held until it is resumed, or until "
-                (text::time(pause.until)) "." }
-        }
-        @if app.may_change() && pause.is_some() {
+        (kit::button(&format!("{url}/test-event"), Some(Icon::Send), "Send test event"))
+        @if app.may_change() && is_paused {
             form method="post" action={ (url) "/resume" } {
                 (app.token())
-                button.pri { "Resume it" }
+                button.pri { (kit::icon(Icon::Play)) "Resume" }
             }
         } @else if app.may_change() {
-            form method="post" action={ (url) "/pause" } {
-                (app.token())
-                label { "Time-to-live meanwhile "
-                    select name="life" required {
-                        option value="" { "choose" }
-                        option value="stops" { "stands still" }
-                        option value="runs" { "runs" }
+            button type="button" popovertarget="pause" { (kit::icon(Icon::Pause)) "Pause…" }
+            div.card.in id="pause" popover {
+                h2 { "Pause this event subscription?" }
+                p.m2 { "Events are matched and held until it is resumed. Meanwhile their time-to-live:" }
+                @for (life, label) in [("stops", "Pause, time-to-live stands still"), ("runs", "Pause, time-to-live runs")] {
+                    form method="post" action={ (url) "/pause" } {
+                        (app.token())
+                        input type="hidden" name="life" value=(life);
+                        button { (label) }
                     }
                 }
-                button { "Pause it" }
+            }
+        }
+        @if app.may_change() && waits {
+            form method="post" action={ (url) "/reset" } {
+                (app.token())
+                button.pri { (kit::icon(Icon::Check)) "Mark as fixed" }
             }
         }
     }
+}
+
+/// Says in a sentence what its state does to events, and until when.
+fn state_note(health: &Health, now: Timestamp) -> Markup {
+    let standing = Standing::of(health, None);
+    let probes = html! {
+        @if let Some(probe) = health.next_probe {
+            @if probe.delivery.is_some() { " A probe is under way." }
+            @else if wait_is_over(health, now) { " The next delivery probes." }
+            @else { " The next probe is due " (text::time(probe.not_before)) "." }
+        }
+    };
+    let because = html! {
+        (text::counted(health.failures_in_row.into(), "attempt", "attempts in a row")) " failed"
+        @let why = standing::why(health, None);
+        @if !why.0.is_empty() { ", the last with " b { (why) } }
+        @if let Some(since) = health.since { "; so it is since " (text::time(since)) }
+        "."
+    };
+    let (kind, title, told) = match standing {
+        Standing::Healthy | Standing::LosesSome | Standing::RefusesSome => return html! {},
+        Standing::EndsEvents => (
+            Kind::Bad,
+            "New events end at once",
+            html! {
+                (because) " Until its probation ends each event ends without an attempt: as a dead letter, or lost without "
+                "a dead-letter destination." (probes)
+            },
+        ),
+        Standing::Probation | Standing::DelayedDelivery => (
+            Kind::Warn,
+            "New events are held back",
+            html! {
+                (because) " One delivery probes at a time. Events wait until one succeeds, or their time-to-live ends." (probes)
+            },
+        ),
+        Standing::Paused => (
+            Kind::Mute,
+            "It is paused",
+            html! {
+                "Events are matched and held: " (standing::why(health, None)) "."
+                @if let Some(pause) = &health.pause { " The pause ends by itself " (text::time(pause.until)) "." }
+            },
+        ),
+        Standing::NotValidated => {
+            (Kind::Bad, "Its endpoint has not consented", html! { "It gets no events." })
+        }
+        Standing::Expired => {
+            (Kind::Warn, "It gets no events", html! { "It has expired, or is not ready." })
+        }
+        Standing::Recovering => (
+            Kind::Acc,
+            "It recovers",
+            html! { "Attempts are let through, twice as many each second." },
+        ),
+        Standing::Slow => (
+            Kind::Warn,
+            "Its endpoint is slow",
+            html! {
+                "Deliveries go to a lane of their own, a few at a time: " (standing::why(health, None)) "."
+            },
+        ),
+    };
+    kit::note(kind, title, &told, &html! {})
+}
+
+fn tiles(health: &Health, traffic: Option<&Traffic>, now: Timestamp) -> Markup {
+    let waiting = &health.waiting_deliveries;
+    let failed = waiting.count as u64;
+    html! {
+        div.g.gt {
+            (kit::tile(&Tile {
+                label: "Waiting",
+                value: health.waiting_events.map_or_else(|| "not known".to_owned(), number),
+                note: Some(html! {
+                    @if !waiting.is_complete { "more than " }
+                    (number(failed)) " retrying" @if health.waiting_events.is_some_and(|all| all > 0) { ", the rest not attempted yet" }
+                }),
+                spark: traffic.map(|traffic| chart::spark(&traffic.waited(health.waiting_events), Kind::Warn)),
+                kind: Some(Kind::Warn),
+                ..Tile::default()
+            }))
+            @if let Some(oldest) = waiting.oldest_publish_time {
+                (kit::tile(&Tile {
+                    label: "Oldest that failed",
+                    value: text::ago(oldest.0, now),
+                    note: Some(html! { "published " (text::clock(oldest)) }),
+                    ..Tile::default()
+                }))
+            }
+            (kit::tile(&Tile {
+                label: "Failures in a row",
+                value: number(health.failures_in_row.into()),
+                note: Some(html! { "10 delay delivery" }),
+                ..Tile::default()
+            }))
+            @if let Some(traffic) = traffic {
+                (traffic::delivered_tile(traffic))
+                (ended_tile(&traffic.total.account))
+            }
+            @if let Some(probe) = health.next_probe {
+                (kit::tile(&Tile {
+                    label: "Next probe",
+                    value: if wait_is_over(health, now) { "now".to_owned() } else { text::until(probe.not_before.0, now) },
+                    note: health.delayed_delivery.map(|delayed| html! { "delayed delivery, step " (delayed.step) }),
+                    ..Tile::default()
+                }))
+            }
+        }
+    }
+}
+
+fn ended_tile(account: &Account) -> Markup {
+    let (letters, lost) = (sum(&account.dead_lettered), sum(&account.dropped));
+    let most =
+        account.dead_lettered.iter().chain(&account.dropped).max_by_key(|(_, count)| **count);
+    kit::tile(&Tile {
+        label: if lost > 0 { "Lost" } else { "Dead-lettered" },
+        value: number(if lost > 0 { lost } else { letters }),
+        note: most
+            .filter(|(_, count)| **count > 0)
+            .map(|(reason, _)| html! { (visible(&text::words(reason))) }),
+        kind: (letters + lost > 0).then_some(if lost > 0 { Kind::Bad } else { Kind::Dead }),
+        ..Tile::default()
+    })
+}
+
+fn attempts_card(traffic: &Traffic, health: Option<&Health>, url: &str, since: Since) -> Markup {
+    let series = traffic.attempts();
+    let step_ms = traffic.step.as_millis() as f64;
+    let mark = health
+        .and_then(|health| health.since)
+        .map(|at| (at.0.as_millis() - traffic.begins.as_millis()) as f64 / step_ms);
+    let bars = Bars {
+        label: "Delivered events and failed attempts",
+        series: &series,
+        begins: traffic.begins,
+        step: traffic.step,
+        mark,
+        low: false,
+    };
+    let key: Vec<_> = series.iter().map(|one| (one.kind, one.name.as_str(), None)).collect();
+    html! {
+        section.card {
+            header { h2 { "Attempts" } (since.choice(url)) }
+            div.in {
+                (chart::legend(&key))
+                (chart::bars(&bars))
+                @for gap in &traffic.gaps { p.sm.m { (visible(gap)) } }
+            }
+            footer { (chart::bars_table(&bars)) }
+        }
+    }
+}
+
+fn latency_card(traffic: &Traffic) -> Markup {
+    let columns: Vec<Latencies> =
+        traffic.steps.iter().map(|flow| flow.account.latencies.clone()).collect();
+    let heat = Heat {
+        label: "Time from publish to delivery",
+        columns: &columns,
+        begins: traffic.begins,
+        step: traffic.step,
+        percent: 95,
+    };
+    let whole = &traffic.total.account.latencies;
+    if whole.events() == 0 {
+        return html! {};
+    }
+    html! {
+        section.card {
+            header { h2 { "Publish to delivery" } span.sm.m { "darker: more events · line: p95" } }
+            div.in { (chart::strip(whole)) (chart::heat(&heat)) }
+            footer { (chart::heat_table(&heat)) }
+        }
+    }
+}
+
+fn newest_card(
+    newest: &anyhow::Result<(Vec<AttemptLine>, Vec<String>)>,
+    url: &str,
+    since: Since,
+    failed: bool,
+) -> Markup {
+    let link = |failed: &str| with_query(url, &[("since", since.value()), ("failed", failed)]);
+    let on = if failed { "Failed" } else { "All" };
+    let beside = kit::choice("Which attempts", on, &[("All", link("")), ("Failed", link("yes"))]);
+    let body = match newest {
+        Err(error) => {
+            html! { div.in { (failure::problem("The attempts could not be read.", error)) } }
+        }
+        Ok((lines, gaps)) => html! {
+            @if lines.is_empty() {
+                (kit::nothing(Icon::Tail, "No attempt in the last 24 hours", &html! {}, &html! {}, ""))
+            } @else {
+                @let head = [("Time", "nw"), ("Event", ""), ("#", "n"), ("Answer", ""), ("Took", "n nw"), ("What follows", "gr")];
+                @let rows: Vec<_> = lines.iter().map(attempt_row).collect();
+                (kit::table("Newest attempts", &head, &rows))
+            }
+            @for gap in gaps { p.in.sm.m { (visible(gap)) } }
+        },
+    };
+    kit::flush("Newest attempts", &beside, &body)
+}
+
+fn attempt_row(line: &AttemptLine) -> Vec<Markup> {
+    vec![
+        text::clock(line.time),
+        attempts::events(line),
+        html! { (line.label()) },
+        attempts::answer(line),
+        attempts::took(line),
+        attempts::follows(line),
+    ]
+}
+
+/// Says what helps, in the order in which it is done.
+fn to_do(app: &App, topic: &str, name: &str, health: &Health) -> Markup {
+    let deliveries = subscription_url(topic, name, "/deliveries");
+    let test = subscription_url(topic, name, "/test-event");
+    let steps = match health.new_events {
+        NewEvents::Waits | NewEvents::Ends => vec![
+            html! { "Mend the endpoint: it answers " b { (standing::why(health, None)) } },
+            html! { a href=(test) { "Send a test event" } ", or " a href=(deliveries) { "attempt one delivery now" } },
+            html! { b { "Mark as fixed" } ": what waits goes out at once, twice as many each second" },
+        ],
+        NewEvents::Held => {
+            vec![html! { b { "Resume" } " it when its endpoint may get events again" }]
+        }
+        NewEvents::NotMatched | NewEvents::Attempted => return html! {},
+    };
+    let steps = if app.may_change() { &steps[..] } else { &steps[..1] };
+    kit::card(
+        "What to do",
+        &html! {},
+        &html! {
+            ol.hb { @for (at, step) in steps.iter().enumerate() { li { span { (kit::badge(&(at + 1).to_string())) " " (step) } } } }
+        },
+    )
+}
+
+fn waiting_card(hours: &[(Timestamp, u64)]) -> Markup {
+    if hours.is_empty() {
+        return html! {};
+    }
+    let row = |(hour, events): &(Timestamp, u64)| Row {
+        name: hour.to_iso_8601()[11..16].to_owned(),
+        count: *events,
+        kind: Kind::Warn,
+        url: None,
+    };
+    let rows: Vec<_> = hours.iter().map(row).collect();
+    kit::card(
+        "Waiting, by the hour of their publish",
+        &html! { span.sm.m { "UTC" } },
+        &chart::breakdown(&rows),
+    )
+}
+
+fn settings_card(
+    app: &App,
+    url: &str,
+    document: &EventSubscription,
+    facts: &Markup,
+    secrets: Option<&SigningSecrets>,
+) -> Markup {
+    kit::card(
+        "Settings",
+        &html! { a.sm href={ (url) "/edit" } { "Edit" } },
+        &html! {
+            (facts)
+            details id="document" { summary { "The document" } (kit::json("The document", &pretty(document))) }
+            (signing(app, url, document, secrets))
+            @if app.may_change() { p { a.btn.dng href={ (url) "/delete" } { "Delete event subscription" } } }
+        },
+    )
 }
 
 #[derive(Debug, Deserialize)]
@@ -179,9 +506,9 @@ fn signing(
             h2 id="signing" { "Signing secret" }
             @if let Some(secrets) = secrets {
                 dl.kv {
-                    div { dt { "secret" } dd { code { (secrets.secret.expose()) } } }
-                    div { dt { "previous secret" } dd { code { (secrets.previous_secret.as_ref().map_or("-", |secret| secret.expose())) } } }
-                    div { dt { "valid until" } dd { (text::time(secrets.previous_secret_valid_until)) } }
+                    dt { "secret" } dd { code { (secrets.secret.expose()) } }
+                    dt { "previous secret" } dd { code { (secrets.previous_secret.as_ref().map_or("-", |secret| secret.expose())) } }
+                    dt { "valid until" } dd { (text::time(secrets.previous_secret_valid_until)) }
                 }
             }
             @if app.may_change() {
@@ -213,7 +540,7 @@ pub(super) async fn reveal_secrets(
     Form(Nothing {}): Form<Nothing>,
 ) -> Answer {
     let secrets = app.api.signing_secrets(&topic, &name).await?;
-    of_subscription(&app, &topic, &name, &html! {}, Some(&secrets)).await
+    of_subscription(&app, &topic, &name, SubscriptionQuery::default(), Some(&secrets)).await
 }
 
 pub(super) async fn rotate_secret(
@@ -223,7 +550,8 @@ pub(super) async fn rotate_secret(
 ) -> Answer {
     form.check()?;
     let secrets = app.api.rotate_signing_secret(&topic, &name, &RotateInput::default()).await?;
-    let page = of_subscription(&app, &topic, &name, &html! {}, Some(&secrets)).await;
+    let page =
+        of_subscription(&app, &topic, &name, SubscriptionQuery::default(), Some(&secrets)).await;
     let previous = secrets.previous_secret.as_ref().map(|secret| secret.expose());
     let shown = [("secret", Some(secrets.secret.expose())), ("previous secret", previous)];
     Ok(page.unwrap_or_else(|_| keys::alone("The secret is replaced", &shown)))

@@ -153,7 +153,7 @@ fn event(name: &str, data: &impl Serialize) -> Event {
 pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQuery>) -> Answer {
     let left_out = query.clean();
     let begin = app.settings.target.ago(SINCE).await?;
-    let mut follower = Follower::of(app.tail_journal.clone(), query.filter(), begin);
+    let mut follower = Follower::of(app.journal.clone(), query.filter(), begin);
     let CaughtUp { lines, .. } = follower.catch_up(FIRST_MAX).await?;
     let first: Vec<_> = lines.iter().rev().take(FIRST_MAX).collect();
     let lines = html! {
@@ -250,7 +250,7 @@ async fn following(
     let earliest = target.ago(LEFT_MAX).await?;
     let wanted_ms = position.unwrap_or(now.as_millis()).clamp(0, now.as_millis());
     let from = wanted_ms.max(earliest.as_millis());
-    let follower = Follower::resumed(app.tail_journal.clone(), query.filter(), from);
+    let follower = Follower::resumed(app.journal.clone(), query.filter(), from);
     Ok(Following {
         follower,
         began_ms: Some(from).filter(|from| *from > wanted_ms),

@@ -1,6 +1,7 @@
 //! Texts as pages show them: what was supplied from elsewhere, numbers, times.
 
 use gridpost_api::schema::Time;
+use gridpost_core::ledger::Latencies;
 use gridpost_core::time::Timestamp;
 use gridpost_ops::output::hides;
 use maud::{Markup, html};
@@ -12,14 +13,14 @@ pub(super) fn time(at: impl Into<Option<Time>>) -> Markup {
 
 /// Shows a point in time whose seconds matter, as the time of the day.
 pub(super) fn clock(at: impl Into<Option<Time>>) -> Markup {
-    moment(at.into(), Some("clock"))
+    moment(at.into(), Some("second"))
 }
 
 fn moment(at: Option<Time>, form: Option<&str>) -> Markup {
     let Some(at) = at else { return html! { "-" } };
     let utc = at.to_string();
     let told = utc.replace('T', " ").replace('Z', " UTC");
-    html! { time datetime=(utc) title=(told) data-as=[form] { (told) } }
+    html! { time datetime=(utc) title=(told) data-form=[form] { (told) } }
 }
 
 /// Shows a text, as a time if it is one.
@@ -43,9 +44,25 @@ pub(super) fn number(number: u64) -> String {
     text
 }
 
-/// Writes a number with a noun that has an s unless it is one.
-pub(super) fn counted(number: u64, noun: &str) -> String {
-    format!("{} {noun}{}", self::number(number), if number == 1 { "" } else { "s" })
+/// Writes a number with a noun, of one or of many.
+pub(super) fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", self::number(number), if number == 1 { one } else { many })
+}
+
+/// Writes how long ago that was, in at most two units.
+pub(super) fn ago(at: Timestamp, now: Timestamp) -> String {
+    let seconds = now.since(at).as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{} d {} h", seconds / 86_400, seconds % 86_400 / 3_600),
+    }
+}
+
+/// Writes how long it is until then.
+pub(super) fn until(at: Timestamp, now: Timestamp) -> String {
+    format!("in {}", ago(now, at))
 }
 
 /// Writes a duration of at most minutes.
@@ -55,6 +72,13 @@ pub(super) fn millis(millis: u64) -> String {
         1_000..60_000 => format!("{}.{} s", millis / 1_000, millis % 1_000 / 100),
         _ => format!("{} min {} s", millis / 60_000, millis % 60_000 / 1_000),
     }
+}
+
+/// Returns p50, p95 and p99 with their signs.
+pub(super) fn bounds(latencies: &Latencies) -> [Option<String>; 3] {
+    [50, 95, 99].map(|percent| {
+        latencies.percentile(percent).map(|bound| bound.to_string().replace("<=", "≤"))
+    })
 }
 
 /// Writes a part of a whole in per cent; nothing of nothing is not known. Only what is whole is 100 %.
@@ -176,7 +200,7 @@ mod tests {
         assert_eq!(number(1_234_567), "1\u{202f}234\u{202f}567");
         assert_eq!(number(12), "12");
         assert_eq!(
-            (counted(1, "event"), counted(2, "event")),
+            (counted(1, "event", "events"), counted(2, "event", "events")),
             ("1 event".into(), "2 events".into())
         );
         let at = time_or_text("2026-11-23T14:48:16.000Z").into_string();

@@ -25,11 +25,11 @@
     if (Math.abs(seconds) < 2) return "now";
     return seconds > 0 ? `${length(seconds)} ago` : `in ${length(-seconds)}`;
   };
-  const FORMS = { clock: (time) => clock.format(time), minute: (time) => minute.format(time), day: (time) => day.format(time) };
+  const FORMS = { second: (time) => clock.format(time), minute: (time) => minute.format(time), day: (time) => day.format(time) };
   const show = (element) => {
     const time = new Date(element.dateTime);
     if (Number.isNaN(time.getTime())) return;
-    const text = (FORMS[element.dataset.as] ?? relative)(time);
+    const text = (FORMS[element.dataset.form] ?? relative)(time);
     if (element.textContent !== text) element.textContent = text;
     if (!element.dataset.local) {
       element.dataset.local = "yes";
@@ -52,9 +52,11 @@
   const tip = Object.assign(document.createElement("div"), { className: "tip" });
   tip.setAttribute("role", "status");
   const step = (figure) => Number(figure.dataset.at ?? Infinity);
+  const steps = (figure) => Math.max(1, ...JSON.parse(figure.dataset.values).map((series) => series.length));
   const tell = (figure, wanted) => {
-    const { names, values, begin, step: long } = JSON.parse(figure.dataset.chart);
-    const count = values[0].length;
+    const [names, values] = [JSON.parse(figure.dataset.names), JSON.parse(figure.dataset.values)];
+    const [begin, long] = [Number(figure.dataset.t0), Number(figure.dataset.step)];
+    const count = steps(figure);
     const index = Math.max(0, Math.min(count - 1, wanted));
     figure.dataset.at = index;
     const from = begin + index * long;
@@ -71,19 +73,18 @@
   };
   const hush = () => { tip.style.display = "none"; };
   document.addEventListener("pointermove", (event) => {
-    const plot = event.target.closest?.("figure[data-chart] svg");
-    if (!plot) { if (!document.activeElement?.matches("figure[data-chart]")) hush(); return; }
+    const plot = event.target.closest?.("figure[data-values] svg");
+    if (!plot) { if (!document.activeElement?.matches("figure[data-values]")) hush(); return; }
     const figure = plot.closest("figure");
     const box = plot.getBoundingClientRect();
-    const count = JSON.parse(figure.dataset.chart).values[0].length;
-    tell(figure, Math.floor((event.clientX - box.left) / box.width * count));
+    tell(figure, Math.floor((event.clientX - box.left) / box.width * steps(figure)));
   });
   document.addEventListener("focusin", (event) => {
-    if (event.target.matches?.("figure[data-chart]:focus-visible")) tell(event.target, step(event.target));
+    if (event.target.matches?.("figure[data-values]:focus-visible")) tell(event.target, step(event.target));
     else hush();
   });
   const arrow = (event) => {
-    const figure = event.target.closest?.("figure[data-chart]");
+    const figure = event.target.closest?.("figure[data-values]");
     const by = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
     if (!figure || !by) return false;
     event.preventDefault();

@@ -87,11 +87,11 @@ fn series_and_ledger_agree() {
     }
     let mut sum = Account::default();
     let mut failed = 0;
-    for flow in series.0.values() {
+    for flow in series.flows.values() {
         sum.add(&flow.account);
         failed += flow.failed.values().sum::<u64>();
     }
     let totals = ledger.totals();
     assert_eq!(totals.values().collect::<Vec<_>>(), [&sum]);
-    assert_eq!((failed, sum.delivered, series.0.len()), (90, 2 * 90 * 3, 90));
+    assert_eq!((failed, sum.delivered, series.flows.len()), (90, 2 * 90 * 3, 90));
 }

@@ -1,0 +1,505 @@
+//! What happened in the last hours, step by step: the journal's series as pages draw them.
+//!
+//! All who look share the answers for some seconds, and one budget: on AWS an answer has a price.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridpost_api::journal::{
+    JournalQuery, SeriesEntry,
+    query::{AttemptsQuery, JournalQueryInput, LedgerQuery, SeriesQuery},
+};
+use gridpost_core::journal::{By, Flow, Step};
+use gridpost_core::ledger::Account;
+use gridpost_core::time::Timestamp;
+use maud::{Markup, html};
+use serde::Deserialize;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::Shared;
+use super::chart::{self, Bars, Kind, Row, Series};
+use super::kit::{self, Tile};
+use super::text::{self, number, visible};
+use super::urls::with_query;
+
+/// How long an answer is shared: on one machine it costs milliseconds, on AWS a query of the logs.
+const KEPT_ON_ONE_MACHINE: Duration = Duration::from_secs(2);
+const KEPT_ON_AWS: Duration = Duration::from_secs(60);
+
+/// How far back a page looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Since {
+    QuarterHour,
+    Hour,
+    #[default]
+    SixHours,
+    Day,
+    Week,
+}
+
+/// The member of a page's URL.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct SinceQuery {
+    pub(super) since: Option<String>,
+}
+
+impl Since {
+    const ALL: [Self; 5] = [Self::QuarterHour, Self::Hour, Self::SixHours, Self::Day, Self::Week];
+
+    /// Reads a URL's member; what is unknown is the default.
+    pub(super) fn read(text: Option<&str>) -> Self {
+        Self::ALL.into_iter().find(|one| Some(one.value()) == text).unwrap_or_default()
+    }
+
+    /// Returns the name on pages.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::QuarterHour => "15 min",
+            Self::Hour => "1 h",
+            Self::SixHours => "6 h",
+            Self::Day => "24 h",
+            Self::Week => "7 d",
+        }
+    }
+
+    /// Returns the value in URLs, which the command line takes for `--since`, too.
+    pub(super) fn value(self) -> &'static str {
+        match self {
+            Self::QuarterHour => "15m",
+            Self::Hour => "1h",
+            Self::SixHours => "6h",
+            Self::Day => "24h",
+            Self::Week => "7d",
+        }
+    }
+
+    fn minutes(self) -> i64 {
+        match self {
+            Self::QuarterHour => 15,
+            Self::Hour => 60,
+            Self::SixHours => 6 * 60,
+            Self::Day => 24 * 60,
+            Self::Week => 7 * 24 * 60,
+        }
+    }
+
+    fn step(self) -> Step {
+        match self {
+            Self::QuarterHour | Self::Hour => Step::Minute,
+            Self::SixHours => Step::FiveMinutes,
+            Self::Day => Step::HalfHour,
+            Self::Week => Step::ThreeHours,
+        }
+    }
+
+    /// Returns where it begins: from six hours on at the beginning of an hour, as the ledger does.
+    pub(super) fn begin(self, now: Timestamp) -> Timestamp {
+        let begin = Timestamp::from_millis(now.as_millis() - self.minutes() * 60_000);
+        match self {
+            Self::QuarterHour | Self::Hour => self.step().begin(begin),
+            _ => self.step().begin(begin.hour()),
+        }
+    }
+
+    /// Links to the same page for other times.
+    pub(super) fn choice(self, url: &str) -> Markup {
+        let links = Self::ALL.map(|one| (one.name(), with_query(url, &[("since", one.value())])));
+        kit::choice("Time range", self.name(), &links)
+    }
+}
+
+/// The owner of counts: all together, a topic with its event subscriptions, or an event subscription.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Scope<'a> {
+    pub(super) topic: Option<&'a str>,
+    pub(super) name: Option<&'a str>,
+}
+
+/// What was counted, by equal steps of time.
+#[derive(Clone, Debug)]
+pub(super) struct Traffic {
+    pub(super) begins: Timestamp,
+    pub(super) step: Duration,
+    pub(super) steps: Vec<Flow>,
+    pub(super) total: Flow,
+    /// In words: what is not in it.
+    pub(super) gaps: Vec<String>,
+}
+
+/// Answers of the journal that are some seconds old.
+#[derive(Debug, Default)]
+pub(super) struct Answers(Mutex<HashMap<String, (Instant, Arc<JournalQuery>)>>);
+
+impl Shared {
+    /// Asks the journal, or takes an answer that it gave some seconds ago.
+    pub(super) async fn ask(
+        &self,
+        key: &str,
+        question: JournalQueryInput,
+        most: usize,
+    ) -> anyhow::Result<Arc<JournalQuery>> {
+        let kept = if self.settings.target.is_dev() { KEPT_ON_ONE_MACHINE } else { KEPT_ON_AWS };
+        let key = format!("{key} {most} {}", serde_json::to_string(&question)?);
+        // Held meanwhile, so that equal questions are asked once. The journal takes one at a time anyway.
+        let mut answers = self.answers.0.lock().await;
+        answers.retain(|_, (at, _)| at.elapsed() < kept);
+        if let Some((_, answer)) = answers.get(&key) {
+            return Ok(Arc::clone(answer));
+        }
+        let answer = Arc::new(self.journal.ask(question, most).await?);
+        answers.insert(key, (Instant::now(), Arc::clone(&answer)));
+        Ok(answer)
+    }
+
+    async fn series(&self, query: SeriesQuery) -> anyhow::Result<Arc<JournalQuery>> {
+        let question = JournalQueryInput { series: Some(query), ..JournalQueryInput::default() };
+        self.ask("", question, usize::MAX).await
+    }
+
+    /// Reads what happened since then to all, or to one owner.
+    pub(super) async fn traffic(
+        &self,
+        scope: Scope<'_>,
+        since: Since,
+        now: Timestamp,
+    ) -> anyhow::Result<Traffic> {
+        let (begins, step) = (since.begin(now), since.step());
+        let query = SeriesQuery {
+            topic: scope.topic.map(str::to_owned),
+            event_subscription: scope.name.map(str::to_owned),
+            from: Some(begins.into()),
+            step: Some(step),
+            by: Some(By::All),
+            ..SeriesQuery::default()
+        };
+        let answer = self.series(query).await?;
+        let entries = answer.series.as_deref().unwrap_or_default();
+        Ok(Traffic::of(entries, (begins, now), step, answer.gaps()))
+    }
+
+    /// Reads the sums of each event subscription, or of each topic, since then.
+    pub(super) async fn totals(
+        &self,
+        topic: Option<&str>,
+        by: By,
+        since: Since,
+        now: Timestamp,
+    ) -> anyhow::Result<BTreeMap<(String, String), Flow>> {
+        let query = SeriesQuery {
+            topic: topic.map(str::to_owned),
+            from: Some(since.begin(now).into()),
+            step: Some(since.step()),
+            by: Some(by),
+            total: Some(true),
+            ..SeriesQuery::default()
+        };
+        let answer = self.series(query).await?;
+        let owner = |entry: &SeriesEntry| {
+            let name = entry.event_subscription.clone().unwrap_or_default();
+            ((entry.topic.clone().unwrap_or_default(), name), flow(entry))
+        };
+        Ok(answer.series.iter().flatten().map(owner).collect())
+    }
+
+    /// Reads how many events of an event subscription wait, by the hour of their publish.
+    pub(super) async fn waiting_by_hour(
+        &self,
+        topic: &str,
+        name: &str,
+        now: Timestamp,
+    ) -> anyhow::Result<Vec<(Timestamp, u64)>> {
+        let query = LedgerQuery {
+            topic: Some(topic.to_owned()),
+            event_subscription: Some(name.to_owned()),
+            from: Some(Since::Day.begin(now).into()),
+            ..LedgerQuery::default()
+        };
+        let question = JournalQueryInput { ledger: Some(query), ..JournalQueryInput::default() };
+        let answer = self.ask("", question, usize::MAX).await?;
+        let hours = answer.ledger.iter().flatten().filter_map(|entry| {
+            let waiting = u64::try_from(entry.waiting?).ok().filter(|waiting| *waiting > 0)?;
+            Some((entry.publish_hour.0, waiting))
+        });
+        Ok(hours.collect())
+    }
+
+    /// Reads the newest attempts of an event subscription of the last day.
+    pub(super) async fn newest(
+        &self,
+        (topic, name): (&str, &str),
+        failed: bool,
+        most: usize,
+        now: Timestamp,
+    ) -> anyhow::Result<Arc<JournalQuery>> {
+        let query = AttemptsQuery {
+            topic: Some(topic.to_owned()),
+            event_subscription: Some(name.to_owned()),
+            from: Some(Since::Day.begin(now).into()),
+            failed: failed.then_some(true),
+            ..AttemptsQuery::default()
+        };
+        let question = JournalQueryInput { attempts: Some(query), ..JournalQueryInput::default() };
+        self.ask("", question, most).await
+    }
+}
+
+fn flow(entry: &SeriesEntry) -> Flow {
+    let counts = &entry.counts;
+    Flow {
+        accepted: counts.topic.map_or(0, |topic| topic.accepted),
+        unmatched: counts.topic.map_or(0, |topic| topic.unmatched),
+        account: counts.event_subscription.as_deref().map(Into::into).unwrap_or_default(),
+        failed: entry.failed_attempts.clone().unwrap_or_default(),
+    }
+}
+
+fn add(sum: &mut Flow, more: &Flow) {
+    sum.accepted = sum.accepted.saturating_add(more.accepted);
+    sum.unmatched = sum.unmatched.saturating_add(more.unmatched);
+    sum.account.add(&more.account);
+    for (outcome, count) in &more.failed {
+        let of = sum.failed.entry(outcome.clone()).or_default();
+        *of = of.saturating_add(*count);
+    }
+}
+
+/// Returns how many of these ended undelivered.
+pub(super) fn sum(reasons: &BTreeMap<String, u64>) -> u64 {
+    reasons.values().copied().fold(0, u64::saturating_add)
+}
+
+/// Returns the events that were matched or redriven.
+pub(super) fn came(account: &Account) -> u64 {
+    account.matched.saturating_add(account.redriven)
+}
+
+/// Returns the events that ended undelivered.
+pub(super) fn undelivered(account: &Account) -> u64 {
+    sum(&account.dead_lettered).saturating_add(sum(&account.dropped))
+}
+
+fn ended(account: &Account) -> u64 {
+    account.delivered.saturating_add(undelivered(account))
+}
+
+impl Traffic {
+    fn of(
+        entries: &[SeriesEntry],
+        (begins, now): (Timestamp, Timestamp),
+        step: Step,
+        gaps: Vec<String>,
+    ) -> Self {
+        let step_ms = i64::from(step.minutes()) * 60_000;
+        let index = |at: Timestamp| (at.as_millis() - begins.as_millis()).div_euclid(step_ms);
+        let count = usize::try_from(index(now) + 1).unwrap_or(1);
+        let mut steps = vec![Flow::default(); count];
+        let mut total = Flow::default();
+        for entry in entries {
+            let flow = flow(entry);
+            add(&mut total, &flow);
+            // A clock that was set back leaves counts of times to come.
+            if let Some(at) = usize::try_from(index(entry.time.0)).ok().filter(|at| *at < count) {
+                add(&mut steps[at], &flow);
+            }
+        }
+        Self { begins, step: Duration::from_millis(step_ms.unsigned_abs()), steps, total, gaps }
+    }
+
+    pub(super) fn each(&self, count: impl Fn(&Flow) -> u64) -> Vec<u64> {
+        self.steps.iter().map(count).collect()
+    }
+
+    /// Returns the same for a line: all of it is known.
+    pub(super) fn line(&self, count: impl Fn(&Flow) -> u64) -> Vec<Option<u64>> {
+        self.steps.iter().map(|flow| Some(count(flow))).collect()
+    }
+
+    /// Returns what it counts of the last hour.
+    pub(super) fn last_hour(&self, count: impl Fn(&Flow) -> u64) -> u64 {
+        let steps = (3_600 / self.step.as_secs().max(1)).max(1);
+        let steps = usize::try_from(steps).unwrap_or(1);
+        self.steps.iter().rev().take(steps).map(count).sum()
+    }
+
+    /// Returns what waited at the end of each step, from what waits now: what came less what ended, backwards.
+    pub(super) fn waited(&self, now: Option<u64>) -> Vec<Option<u64>> {
+        let Some(now) = now else { return Vec::new() };
+        let mut waits = i128::from(now);
+        let mut all = Vec::with_capacity(self.steps.len());
+        for flow in self.steps.iter().rev() {
+            all.push(u64::try_from(waits).ok());
+            waits -= i128::from(came(&flow.account)) - i128::from(ended(&flow.account));
+        }
+        all.reverse();
+        all
+    }
+
+    /// Returns what became of events, for bars: what ended in a step by its end, and by how much more came.
+    pub(super) fn fates(&self) -> Vec<Series> {
+        let series = |name: &str, kind, count: fn(&Account) -> u64| Series {
+            name: name.to_owned(),
+            kind,
+            values: self.each(|flow| count(&flow.account)),
+        };
+        vec![
+            series("Delivered", Kind::Ok, |account| account.delivered),
+            series("Came and waits", Kind::Warn, |it| came(it).saturating_sub(ended(it))),
+            series("Dead-lettered", Kind::Dead, |account| sum(&account.dead_lettered)),
+            series("Lost", Kind::Bad, |account| sum(&account.dropped)),
+        ]
+    }
+
+    /// Returns delivered events and failed attempts, for bars.
+    pub(super) fn attempts(&self) -> Vec<Series> {
+        let delivered = self.each(|flow| flow.account.delivered);
+        let failed = self.each(|flow| sum(&flow.failed));
+        let series = |name: &str, kind, values| Series { name: name.to_owned(), kind, values };
+        vec![
+            series("Delivered events", Kind::Ok, delivered),
+            series("Failed attempts", Kind::Bad, failed),
+        ]
+    }
+
+    /// Puts so many steps together that at most `most` are left.
+    pub(super) fn coarser(&self, most: usize) -> Self {
+        let together = self.steps.len().div_ceil(most.max(1)).max(1);
+        let sum = |steps: &[Flow]| {
+            let mut sum = Flow::default();
+            steps.iter().for_each(|flow| add(&mut sum, flow));
+            sum
+        };
+        let steps = self.steps.chunks(together).map(sum).collect();
+        let step = self.step.saturating_mul(u32::try_from(together).unwrap_or(u32::MAX));
+        Self { steps, step, ..self.clone() }
+    }
+}
+
+/// The part of what came that was delivered.
+pub(super) fn delivered_tile(traffic: &Traffic) -> Markup {
+    let account = &traffic.total.account;
+    kit::tile(&Tile {
+        label: "Delivered",
+        value: text::percent(account.delivered, came(account)),
+        note: Some(html! { (number(account.delivered)) " of " (number(came(account))) }),
+        spark: Some(chart::spark(&traffic.line(|flow| flow.account.delivered), Kind::Ok)),
+        kind: Some(Kind::Ok),
+        ..Tile::default()
+    })
+}
+
+/// The time from publish to delivery: percentiles are bounds.
+pub(super) fn latency_tile(traffic: &Traffic) -> Markup {
+    let [p50, p95, p99] = text::bounds(&traffic.total.account.latencies);
+    kit::tile(&Tile {
+        label: "Publish to delivery, p95",
+        value: p95.unwrap_or_else(|| "–".to_owned()),
+        note: p50.zip(p99).map(|(p50, p99)| html! { "p50 " (p50) " · p99 " (p99) }),
+        ..Tile::default()
+    })
+}
+
+/// Bars of what became of events, and failed attempts by answer.
+pub(super) fn charts(whose: &str, traffic: &Traffic) -> Markup {
+    let series = traffic.fates();
+    let label = format!("What became of events {whose}");
+    let bars = Bars {
+        label: &label,
+        series: &series,
+        begins: traffic.begins,
+        step: traffic.step,
+        mark: None,
+        low: false,
+    };
+    let key: Vec<_> = series.iter().map(|one| (one.kind, one.name.as_str(), None)).collect();
+    let failed = &traffic.total.failed;
+    let mut rows: Vec<_> = failed.iter().collect();
+    rows.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let row = |(outcome, count): (&String, &u64)| Row {
+        name: text::words(outcome),
+        count: *count,
+        kind: Kind::Warn,
+        url: None,
+    };
+    let rows: Vec<_> = rows.into_iter().map(row).collect();
+    html! {
+        div.g.g21 {
+            section.card {
+                header { h2 { "What became of events" } (chart::legend(&key)) }
+                div.in { (chart::bars(&bars)) @for gap in &traffic.gaps { p.sm.m { (visible(gap)) } } }
+                footer { (chart::bars_table(&bars)) }
+            }
+            (kit::card("Failed attempts by answer", &html! { span.sm.m { (number(sum(failed))) " in all" } }, &html! {
+                @if rows.is_empty() { p.m { "No attempt has failed." } } @else { (chart::breakdown(&rows)) }
+            }))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        Timestamp::parse_rfc_3339(text).expect("a time")
+    }
+
+    fn entry(time: &str, matched: u64, delivered: u64) -> SeriesEntry {
+        let none = serde_json::json!({"total": 0, "byReason": {}});
+        serde_json::from_value(serde_json::json!({"time": time, "accepted": matched, "unmatched": 0,
+            "matched": matched, "redriven": 0, "delivered": delivered, "deadLettered": none, "dropped": none,
+            "failedAttempts": {"Busy": 2}, "latency": {"events": 0, "buckets": {}, "p50AtMostMs": null,
+            "p95AtMostMs": null, "p99AtMostMs": null}}))
+        .expect("an entry")
+    }
+
+    fn traffic() -> Traffic {
+        let entries = [
+            entry("2026-01-01T08:00:00Z", 10, 10),
+            entry("2026-01-01T08:05:00Z", 10, 4),
+            entry("2026-01-01T08:15:00Z", 0, 1),
+        ];
+        let times = (at("2026-01-01T08:00:00Z"), at("2026-01-01T08:17:00Z"));
+        Traffic::of(&entries, times, Step::FiveMinutes, Vec::new())
+    }
+
+    #[test]
+    fn a_range_begins_with_a_step_and_a_long_one_with_an_hour() {
+        let now = at("2026-01-08T14:32:08Z");
+        for (since, want, steps) in [
+            (Since::QuarterHour, "2026-01-08T14:17:00.000Z", 16),
+            (Since::Hour, "2026-01-08T13:32:00.000Z", 61),
+            (Since::SixHours, "2026-01-08T08:00:00.000Z", 79),
+            (Since::Day, "2026-01-07T14:00:00.000Z", 50),
+            (Since::Week, "2026-01-01T12:00:00.000Z", 57),
+        ] {
+            assert_eq!(since.begin(now).to_iso_8601(), want);
+            assert_eq!(Since::read(Some(since.value())), since);
+            let traffic = Traffic::of(&[], (since.begin(now), now), since.step(), Vec::new());
+            assert_eq!(traffic.steps.len(), steps, "{since:?}");
+        }
+        assert_eq!(Since::read(Some("<b>")), Since::SixHours);
+    }
+
+    #[test]
+    fn steps_without_counts_are_there_and_sums_are_those_of_the_whole() {
+        let traffic = traffic();
+        assert_eq!(traffic.each(|flow| flow.account.matched), [10, 10, 0, 0]);
+        assert_eq!(traffic.total.account.delivered, 15);
+        assert_eq!(traffic.total.failed["Busy"], 6);
+        let sums: Vec<u64> = traffic.fates().iter().map(|one| one.values.iter().sum()).collect();
+        assert_eq!(sums, [15, 6, 0, 0]);
+        let coarse = traffic.coarser(2);
+        assert_eq!(coarse.each(|flow| flow.account.delivered), [14, 1]);
+        assert_eq!(coarse.step, Duration::from_secs(600));
+    }
+
+    #[test]
+    fn what_waited_follows_from_what_waits() {
+        let traffic = traffic();
+        assert_eq!(traffic.waited(Some(7)), [2, 8, 8, 7].map(Some));
+        assert_eq!(traffic.waited(Some(0)), [None, Some(1), Some(1), Some(0)]);
+        assert_eq!(traffic.waited(None), []);
+    }
+}
