@@ -163,6 +163,8 @@ impl Console {
 
 fn router(app: App) -> Router {
     pages()
+        .route("/sign-in", get(guard::sign_in))
+        .route("/assets/{name}", get(assets::file))
         .route("/live", get(live::stream))
         .fallback(failure::no_such_page)
         // The guard limits forms.
@@ -174,8 +176,6 @@ fn router(app: App) -> Router {
 /// All pages, without the guard.
 fn pages() -> Router<App> {
     Router::new()
-        .route("/sign-in", get(guard::sign_in))
-        .route("/assets/{name}", get(assets::file))
         .route("/", get(overview::show))
         .route("/ledger", get(ledger::show))
         .route("/events", get(event::show).post(event::with_event))

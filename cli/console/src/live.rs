@@ -1,6 +1,6 @@
 //! Sends the parts of a page that have changed, while it is looked at: one stream of server-sent events a page.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ struct Live {
     page: Uri,
     /// The parts as they were sent last.
     sent: HashMap<String, String>,
-    events: Vec<Event>,
+    events: VecDeque<Event>,
     is_over: bool,
     _permit: OwnedSemaphorePermit,
 }
@@ -49,27 +49,31 @@ struct Part<'a> {
 
 pub(super) async fn stream(State(app): State<App>, Query(query): Query<LiveQuery>) -> Response {
     // A script can't read the status and the text of a stream that is refused: what there is to say is said in it.
-    let permit = Arc::clone(&app.lives).try_acquire_owned().ok();
-    let live = permit.zip(page(&query.page)).map(|(permit, page)| {
-        let (sent, events) = (HashMap::new(), Vec::new());
-        Live { app, page, sent, events, is_over: false, _permit: permit }
-    });
-    let events = stream::unfold(live, async |live| {
-        let mut live = live?;
-        while live.events.is_empty() {
+    let Some(page) = page(&query.page) else { return only("over") };
+    let permit = Arc::clone(&app.lives).try_acquire_owned();
+    let Ok(permit) = permit else { return only("problem") };
+    let (sent, events) = (HashMap::new(), VecDeque::new());
+    let live = Live { app, page, sent, events, is_over: false, _permit: permit };
+    let events = stream::unfold(live, async |mut live| {
+        while live.events.is_empty() && !live.is_over {
             sleep(EVERY).await;
             live.look().await;
         }
-        let event = live.events.remove(0);
-        let is_last = live.is_over && live.events.is_empty();
-        Some((Ok::<_, Infallible>(event), (!is_last).then_some(live)))
+        let event = live.events.pop_front()?;
+        Some((Ok::<_, Infallible>(event), live))
     });
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }
 
+/// A stream of one event.
+fn only(name: &str) -> Response {
+    let event = Event::default().event(name).data("");
+    Sse::new(stream::iter([Ok::<_, Infallible>(event)])).into_response()
+}
+
 /// Reads the URL of a page of the console.
 fn page(url: &str) -> Option<Uri> {
-    let is_page = url.starts_with('/') && !url.starts_with("//") && !url.starts_with("/live");
+    let is_page = url.starts_with('/') && !url.starts_with("//");
     url.parse().ok().filter(|_| is_page)
 }
 
@@ -78,10 +82,10 @@ impl Live {
     async fn look(&mut self) {
         let found = self.rendered().await;
         let Some((now_ms, page)) = found else {
-            self.events.push(Event::default().event("problem").data(""));
+            self.events.push_back(Event::default().event("problem").data(""));
             return;
         };
-        self.events.push(Event::default().event("now").data(now_ms.to_string()));
+        self.events.push_back(Event::default().event("now").data(now_ms.to_string()));
         self.is_over = !is_live(&page);
         for (id, html) in live_parts(&page) {
             if self.sent.get(id).is_some_and(|sent| sent == html) {
@@ -89,7 +93,7 @@ impl Live {
             }
             self.sent.insert(id.to_owned(), html.to_owned());
             let data = serde_json::to_string(&Part { id, html }).unwrap_or_default();
-            self.events.push(Event::default().event("part").data(data));
+            self.events.push_back(Event::default().event("part").data(data));
         }
         // A browser connects again where a stream merely ends.
         self.events.extend(self.is_over.then(|| Event::default().event("over").data("")));
@@ -105,5 +109,25 @@ impl Live {
         }
         let page = to_bytes(answer.into_body(), PAGE_BYTES_MAX).await.ok()?;
         Some((now.as_millis(), String::from_utf8(page.into()).ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_of_this_console_are_pages() {
+        for (url, want) in [
+            ("/", true),
+            ("/topics/a?since=6h", true),
+            ("//evil.example/", false),
+            ("http://evil.example/", false),
+            ("topics", false),
+            ("/\n", false),
+            ("", false),
+        ] {
+            assert_eq!(page(url).is_some(), want, "{url:?}");
+        }
     }
 }

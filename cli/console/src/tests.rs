@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::Form;
-use axum::body::to_bytes;
+use axum::body::{Bytes, to_bytes};
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
@@ -17,7 +17,7 @@ use super::guard::Guard;
 use super::page::live_parts;
 use super::{
     App, DOLLARS_MAX, Settings, Shared, delivery, edit, edit_json, edit_topic, ledger, letters,
-    overview, publish, purge, redrive, retry, subscribe, subscription, tail, topics, waiting,
+    live, overview, publish, purge, redrive, retry, subscribe, subscription, tail, topics, waiting,
 };
 use gridpost_ops::{
     journal::Journal,
@@ -413,6 +413,32 @@ async fn nothing_is_redriven_into_a_probation_that_ends_events() {
     let meant = form(&[send, ("on_probation", "yes")]);
     let begun = redrive::begin(State(app), names(), meant).await.into_response();
     assert_eq!(begun.status(), 303);
+}
+
+/// A page that is live sends what has changed; one that is none ends the stream, so that no browser asks again.
+#[tokio::test(start_paused = true)]
+async fn a_stream_has_the_parts_of_its_page_and_ends_where_nothing_changes() {
+    let orders = documents::topic("orders", &json!({}));
+    let rows = [("GET /topics", 200, json!({"value": [orders]}))];
+    let (app, _fake) = console(&rows).await;
+    let stream = async |page: &str| {
+        let answer = live::stream(State(app.clone()), query(json!({"page": page}))).await;
+        let frames = answer.into_body().into_data_stream().take(3);
+        let text = |frame: Result<Bytes, _>| {
+            String::from_utf8_lossy(&frame.expect("a frame")).into_owned()
+        };
+        frames.map(text).collect::<Vec<String>>().await.concat()
+    };
+    let sent = stream("/").await;
+    for part in ["event: now", "event: part", "Not everything could be read"] {
+        assert!(sent.contains(part), "`{part}` is not in {sent}");
+    }
+    assert!(stream("/cost?events=x").await.contains("event: problem"));
+    assert!(stream("/topics").await.contains("event: over"));
+    for elsewhere in ["//evil.example/", "/live?page=/", "/sign-in?token=x"] {
+        let sent = stream(elsewhere).await;
+        assert!(!sent.contains("event: part") && !sent.contains("event: now"), "{sent}");
+    }
 }
 
 /// Each live tail reads the log: there are only so many. A script can't read why a stream is refused.
