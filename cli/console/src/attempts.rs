@@ -37,7 +37,7 @@ pub(super) fn follows(line: &AttemptLine) -> Markup {
         @match (line.describe_fate(), &line.due, &line.reason) {
             (Some(fate), ..) => span.t-bad { (visible(&fate)) },
             (None, Some(due), _) => {
-                "again " (text::time(*due))
+                "next due " (text::time(*due))
                 @if let Some(because) = line.wait_because { span.m { ", " (describe_reason(because.into())) } }
             }
             (None, None, Some(reason)) => { "ends: " (visible(reason)) }

@@ -99,7 +99,8 @@ async fn of_subscription(
     let counted = traffic.as_ref().ok().map(|traffic| &traffic.total.account);
     let pairs = [("since", since.value()), ("failed", if failed { "yes" } else { "" })];
     let newest = newest.map(|answer| {
-        let lines = answer.attempts.iter().flatten().cloned().map(AttemptLine);
+        let lines = answer.attempts.iter().flatten().take(ATTEMPTS_MAX);
+        let lines = lines.cloned().map(AttemptLine);
         (lines.collect::<Vec<_>>(), answer.gaps())
     });
     let body = html! {

@@ -69,7 +69,7 @@ pub(super) async fn list(State(app): State<App>, Query(query): Query<TopicQuery>
     let outcome = format!("Outcome, {}", since.name());
     let head = [
         ("Topic", "gr"),
-        ("Kind", ""),
+        ("Kind", "nw"),
         ("Accepted", "n"),
         ("Matched", "n"),
         (&outcome, "share"),
