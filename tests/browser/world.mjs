@@ -41,10 +41,10 @@ function start(folder, args) {
   return child;
 }
 
-async function stop(child) {
+async function stop(child, signal = "SIGKILL") {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const ended = new Promise((done) => child.once("exit", done));
-  child.kill("SIGKILL");
+  child.kill(signal);
   await ended;
 }
 
@@ -114,6 +114,13 @@ export class World {
     await stop(this.dev);
     const file = join(this.folder, ".gridpost", "dev", "gridpost.sqlite");
     execFileSync("python3", ["-c", program, file, JSON.stringify(input)]);
+    await this.#start();
+  }
+
+  /** Goes on with another speed of the clock. */
+  async pace(speed) {
+    await stop(this.dev, "SIGINT");
+    this.flags[this.flags.indexOf("--speed") + 1] = String(speed);
     await this.#start();
   }
 

@@ -1,0 +1,116 @@
+// Pictures of every page of the estate: wide and on a phone, light and dark, whole pages.
+import { mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+
+import { Session, launch } from "./browser.mjs";
+import { estate } from "./estate.mjs";
+import { World } from "./world.mjs";
+
+const SCREENS = { w: 1440, p: 390 };
+const SCHEMES = { l: "light", d: "dark" };
+
+const of = (name, below = "") => `/topics/orders/subscriptions/${name}${below}`;
+
+/** The pages by the names of their pictures; a function finds the page on another one. */
+const PAGES = {
+  overview: "/",
+  topics: "/topics",
+  topic: "/topics/orders",
+  "topic-empty": "/topics/returns",
+  subscription: of("billing"),
+  "subscription-waiting": of("crm"),
+  "subscription-paused": of("legacy-erp"),
+  "subscription-healthy": of("warehouse"),
+  "subscription-refuses": of("tax"),
+  deliveries: of("crm", "/deliveries"),
+  delivery: (link) => link(of("crm", "/deliveries"), of("crm", "/deliveries/")),
+  "dead-letters": of("billing", "/dead-letters"),
+  "dead-letter": (link) => link(of("tax", "/dead-letters"), of("tax", "/dead-letters/")),
+  "dead-letters-all": "/dead-letters",
+  redrive: of("billing", "/redrive"),
+  redrives: async (_, world) => {
+    const { value } = await world.manage("GET", "/topics/orders/eventSubscriptions/tax/redrives");
+    return of("tax", `/redrives/${value[0].id}`);
+  },
+  purge: of("billing", "/purge"),
+  events: "/events",
+  event: async (_, world) => {
+    const { value } = await world.manage("GET", "/topics/orders/eventSubscriptions/crm/deliveries");
+    const paid = value.flatMap((one) => one.events ?? [one]).map((one) => one.eventId ?? one.id);
+    return `/events?topic=orders&id=${encodeURIComponent(paid.find((id) => /paid|placed/.test(id)) ?? paid[0])}`;
+  },
+  "event-unknown": "/events?topic=orders&id=order-1",
+  waiting: "/waiting",
+  tail: "/tail",
+  ledger: "/ledger",
+  cost: "/cost",
+  "create-topic": "/create-topic",
+  "edit-topic": "/topics/orders/edit",
+  subscribe: "/topics/orders/subscribe",
+  publish: "/topics/orders/publish",
+  "publish-json": "/topics/orders/publish?as=json",
+  edit: of("billing", "/edit"),
+  "edit-json": of("billing", "/edit/json"),
+  retry: of("crm", "/retry"),
+  filter: of("fraud", "/filter"),
+  "test-event": of("billing", "/test-event"),
+  delete: of("legacy-erp", "/delete"),
+  "no-such-page": "/nothing",
+};
+
+/** Makes the pictures of the pages whose names contain that word, in a folder. */
+export async function pictures(browser, world, folder, word = "") {
+  mkdirSync(folder, { recursive: true });
+  const session = await Session.open(browser, await world.console());
+  const { page } = session;
+  const link = async (list, beginning) => {
+    await page.goto(list);
+    return await page.locator(`main a[href^="${beginning}"]`).first().getAttribute("href", { timeout: 5_000 });
+  };
+  const left = [];
+  for (const [at, [name, path]] of Object.entries(PAGES).entries()) {
+    if (!name.includes(word)) continue;
+    const number = String(at + 1).padStart(2, "0");
+    try {
+      await page.goto(typeof path === "string" ? path : await path(link, world));
+      // The live tail, and what a stream sends.
+      if (name === "tail") await page.waitForTimeout(4_000);
+      for (const [screen, width] of Object.entries(SCREENS)) {
+        for (const [scheme, colorScheme] of Object.entries(SCHEMES)) {
+          await page.emulateMedia({ colorScheme });
+          await page.setViewportSize({ width, height: 900 });
+          await page.screenshot({ path: join(folder, `${number}-${name}-${screen}${scheme}.png`), fullPage: true });
+        }
+      }
+    } catch (error) {
+      left.push(`${name}: ${error.message}`);
+    }
+  }
+  await session.context.close();
+  return left;
+}
+
+/** An estate that another process has made. */
+async function opened(folder) {
+  const world = Object.create(World.prototype);
+  const urls = JSON.parse(readFileSync(join(folder, ".gridpost", "local.json"), "utf8"));
+  return Object.assign(world, { consoles: [], folder, urls });
+}
+
+/** `node pictures.mjs keep`: makes an estate and keeps it until it is ended; `node pictures.mjs look FOLDER [WORD]`. */
+const [, , what, folder, word] = process.argv;
+if (what === "keep") {
+  const kept = await estate();
+  const { signInUrl } = await kept.world.console();
+  console.log(`the estate is there: ${signInUrl}\nGRIDPOST_ESTATE=${kept.world.folder} tests/browser/run --look FOLDER [WORD] shows it`);
+} else if (what === "look") {
+  const made = process.env.GRIDPOST_ESTATE ? null : await estate();
+  const world = made?.world ?? await opened(process.env.GRIDPOST_ESTATE);
+  const browser = await launch();
+  const left = await pictures(browser, world, folder, word);
+  await browser.close();
+  if (made) await made.close();
+  else for (const one of world.consoles) await one.end();
+  for (const one of left) console.error(one);
+  process.exit(left.length ? 1 : 0);
+}
