@@ -1,8 +1,10 @@
 //! Lines of the journal as cells: what an attempt met, and what follows.
 
+use gridpost_core::journal::EntryKind;
 use gridpost_ops::attempt_lines::{AttemptLine, describe_reason};
 use maud::{Markup, html};
 
+use super::chart::Kind;
 use super::kit;
 use super::sought::event_url;
 use super::text::{self, visible};
@@ -10,9 +12,14 @@ use super::text::{self, visible};
 /// Ids of a line's events that are shown.
 const IDS_TOLD: usize = 3;
 
-/// Shows what an attempt met.
+/// Shows what an attempt met, or how the delivery ended.
 pub(super) fn answer(line: &AttemptLine) -> Markup {
-    kit::answer(line.outcome.as_deref(), line.http_status_code)
+    match line.kind {
+        EntryKind::Ending => kit::pill(Kind::Dead, "Ending"),
+        EntryKind::DeadLettered => kit::pill(Kind::Dead, "Dead letter"),
+        EntryKind::Dropped => kit::pill(Kind::Bad, "Lost"),
+        _ => kit::answer(line.outcome.as_deref(), line.http_status_code),
+    }
 }
 
 /// Shows how long an attempt took.
@@ -31,19 +38,31 @@ pub(super) fn events(line: &AttemptLine) -> Markup {
     }
 }
 
-/// Shows what follows, with what the endpoint answered.
+/// Shows which attempt it was, unless it was none.
+pub(super) fn number(line: &AttemptLine) -> Markup {
+    html! { (line.label().trim_start_matches('#')) }
+}
+
+/// Shows what follows, with what the endpoint answered, in one line.
 pub(super) fn follows(line: &AttemptLine) -> Markup {
+    let reason = line.reason.as_deref().unwrap_or_default();
+    let words = text::words(reason);
+    let fate = line.describe_fate().map(|fate| fate.replace(reason, &words));
+    let title = fate.as_ref().or(line.response.as_ref()).map(|text| visible(text));
     html! {
-        @match (line.describe_fate(), &line.due, &line.reason) {
-            (Some(fate), ..) => span.t-bad { (visible(&fate)) },
-            (None, Some(due), _) => {
-                "next due " (text::time(*due))
-                @if let Some(because) = line.wait_because { span.m { ", " (describe_reason(because.into())) } }
+        @if fate.is_some() || line.due.is_some() || line.reason.is_some() || line.response.is_some() {
+            span.cut title=[title] {
+                @match (&fate, &line.due) {
+                    (Some(fate), _) => { (visible(fate)) }
+                    (None, Some(due)) => {
+                        "next due " (text::time(*due))
+                        @if let Some(because) = line.wait_because { span.m { ", " (describe_reason(because.into())) } }
+                    }
+                    (None, None) => @if !words.is_empty() { "ends: " (visible(&words)) },
+                }
+                @if let Some(said) = &line.response { " " span.mono.m { (visible(said)) } }
             }
-            (None, None, Some(reason)) => { "ends: " (visible(reason)) }
-            (None, None, None) => {}
         }
-        @if let Some(said) = &line.response { span.cut.mono.m title=(visible(said)) { (visible(said)) } }
     }
 }
 
@@ -64,8 +83,17 @@ mod tests {
     fn a_loss_is_told_as_one() {
         let (_, lost) = shown(&json!({"kind": "Dropped", "reason": "R"}));
         assert!(lost.contains("LOST FOR GOOD, dropped for R (last attempt: Busy, 503)"), "{lost}");
+        for (kind, word) in [
+            ("Dropped", "pill bad"),
+            ("DeadLettered", "Dead letter"),
+            ("Ending", "Ending"),
+            ("LateSuccess", "503"),
+        ] {
+            let (ended, _) = shown(&json!({"kind": kind, "reason": "R"}));
+            assert!(ended.contains(word), "{ended}");
+        }
         let (answer, failed) = shown(&json!({"reason": "R", "response": "<b>"}));
-        assert!(failed.starts_with("ends: R") && failed.contains("&lt;b&gt;"), "{failed}");
+        assert!(failed.contains("ends: R") && failed.contains("&lt;b&gt;"), "{failed}");
         assert!(answer.contains("title=\"Busy\"") && answer.contains("503"), "{answer}");
     }
 }

@@ -163,6 +163,8 @@ fn card_head(title: &str, beside: &Markup) -> Markup {
 pub(super) struct Tile<'a> {
     pub(super) label: &'a str,
     pub(super) value: String,
+    /// In place of the value: a time.
+    pub(super) at: Option<Markup>,
     pub(super) unit: &'a str,
     pub(super) note: Option<Markup>,
     pub(super) spark: Option<Markup>,
@@ -171,17 +173,26 @@ pub(super) struct Tile<'a> {
     pub(super) href: Option<String>,
 }
 
+/// A colour beside its name.
+pub(super) fn dot(kind: Kind) -> Markup {
+    html! {
+        svg class={ "dot " (kind.fill()) } viewBox="0 0 9 9" aria-hidden="true" {
+            rect width="9" height="9" rx="2" {}
+        }
+    }
+}
+
 pub(super) fn tile(tile: &Tile<'_>) -> Markup {
-    let Tile { label, value, unit, note, spark, kind, href } = tile;
+    let Tile { label, value, at, unit, note, spark, kind, href } = tile;
     let tone = kind.map_or("", tone);
     let inner = html! {
         span.l {
             @if let Some(kind) = kind {
-                svg class={ "dot " (kind.fill()) } viewBox="0 0 9 9" aria-hidden="true" { rect width="9" height="9" {} }
+                (dot(*kind))
             }
             (label)
         }
-        span class={ "big " (tone) } { (value) @if !unit.is_empty() { " " small { (unit) } } }
+        span class={ "big " (tone) } { (value) @if let Some(at) = at { (at) } @if !unit.is_empty() { " " small { (unit) } } }
         span.sm.m { @if let Some(note) = note { (note) } }
         @if let Some(spark) = spark { (spark) }
     };
@@ -255,6 +266,26 @@ pub(super) fn choice(label: &str, on: &str, all: &[(&str, String)]) -> Markup {
     }
 }
 
+/// A choice of names: a list where all are known, else a field. The first choice is all of them.
+pub(super) fn names(
+    field: &str,
+    label: &str,
+    all: &str,
+    names: Option<&[&str]>,
+    on: &str,
+) -> Markup {
+    html! {
+        @match names {
+            None => input name=(field) aria-label=(label) placeholder=(all) value=(on);,
+            Some(names) => select name=(field) aria-label=(label) {
+                option value="" { (all) }
+                @if !on.is_empty() && !names.contains(&on) { option value=(on) selected { (visible(on)) } }
+                @for name in names { option value=(name) selected[*name == on] { (visible(name)) } }
+            },
+        }
+    }
+}
+
 /// An element's id made of a label. The focus stays on an element that has one when a newer state of it takes its
 /// place.
 fn id_of(kind: &str, label: &str) -> String {
@@ -286,15 +317,13 @@ pub(super) fn table<'a>(
     rows: &[Vec<Markup>],
 ) -> Markup {
     let caption = id_of("caption", label);
-    let columns: Vec<Column<'_>> = head.iter().map(|one| (*one).into()).collect();
-    let says_nothing = |cell: &Markup| matches!(cell.0.as_str(), "" | "-" | "–");
     html! {
         div.scroll id=(id_of("table", label)) role="region" aria-labelledby=(caption) tabindex="0" {
             table.st {
                 caption id=(caption) { (visible(label)) }
                 thead {
                     tr {
-                        @for Column(name, class) in &columns {
+                        @for Column(name, class) in head.iter().map(|one| (*one).into()) {
                             th scope="col" class=[(!class.is_empty()).then_some(class)] {
                                 @if name.is_empty() { span.vh { "Action" } } @else { (name) }
                             }
@@ -302,19 +331,23 @@ pub(super) fn table<'a>(
                     }
                 }
                 tbody {
-                    @for row in rows {
-                        tr {
-                            @for (at, cell) in row.iter().enumerate() {
-                                @let Column(name, class) = columns.get(at).copied().unwrap_or(Column("", ""));
-                                @let hidden = if says_nothing(cell) { "hide" } else { "" };
-                                @let class = [class, hidden].join(" ");
-                                td class=[Some(class.trim()).filter(|class| !class.is_empty())]
-                                    data-l=[(at > 0 && !name.is_empty()).then_some(name)] { (cell) }
-                            }
-                        }
-                    }
+                    @for row in rows { tr { (cells(head, row)) } }
                 }
             }
+        }
+    }
+}
+
+/// The cells of a row of such a table.
+pub(super) fn cells<'a>(head: &[impl Into<Column<'a>> + Copy], row: &[Markup]) -> Markup {
+    let says_nothing = |cell: &Markup| matches!(cell.0.as_str(), "" | "-" | "–");
+    html! {
+        @for (at, cell) in row.iter().enumerate() {
+            @let Column(name, class) = head.get(at).map_or(Column("", ""), |one| (*one).into());
+            @let hidden = if says_nothing(cell) { "hide" } else { "" };
+            @let class = [class, hidden].join(" ");
+            td class=[Some(class.trim()).filter(|class| !class.is_empty())]
+                data-l=[(at > 0 && !name.is_empty()).then_some(name)] { (cell) }
         }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Lane {
     pub(crate) head: Markup,
     pub(crate) points: Vec<Point>,
     /// Why there are no points; in their place.
-    pub(crate) why: Option<String>,
+    pub(crate) why: Option<Markup>,
     pub(crate) standing: Markup,
 }
 
@@ -26,12 +26,17 @@ pub(crate) fn lanes(lanes: &[Lane], longest: f64, now: Option<f64>) -> Markup {
     let longest = axis::length(lanes.iter().flat_map(|lane| &lane.points), longest);
     html! {
         ul.lanes {
-            li { span.sm.m { "Event subscription" } (axis::head(longest, now)) span.sm.m { "Standing" } }
+            li {
+                span.sm.m { "Event subscription" }
+                @if lanes.iter().all(|lane| lane.why.is_some()) { span {} }
+                @else { (axis::head(longest, now)) }
+                span.sm.m { "Standing" }
+            }
             @for lane in lanes {
                 li {
                     span { (lane.head) }
                     @match &lane.why {
-                        Some(why) => span.sm.m2.why { (visible(why)) },
+                        Some(why) => span.sm.m2.why { (why) },
                         None => (axis::bare(&lane.name, &lane.points, longest, now)),
                     }
                     span { (lane.standing) }
