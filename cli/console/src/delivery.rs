@@ -313,7 +313,7 @@ fn waterfall(shown: &DeliveryShown, now: Timestamp) -> Markup {
         took: Duration::from_millis(one.duration_in_ms),
         told: html! {
             (text::clock(one.start_time)) ", after " (chart::duration(one.start_time.0.since(began.0)))
-            @if let Some(events) = one.events { " · " (text::counted(events.into(), "event")) }
+            @if let Some(events) = one.events { " · " (text::counted(events.into(), "event", "events")) }
             @if let Some(why) = one.wait_because { " · then waits: " (because(why.into())) }
         },
         response: one.response.clone().unwrap_or_default(),

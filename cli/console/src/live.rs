@@ -106,7 +106,10 @@ impl Live {
         let answer =
             super::pages().with_state(Arc::clone(&self.app)).oneshot(request).await.ok()?;
         // A stream has no end.
-        let is_page = answer.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
+        let is_page = answer
+            .headers()
+            .get(CONTENT_TYPE)
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
         if !is_page || !answer.status().is_success() {
             return None;
         }

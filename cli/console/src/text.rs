@@ -149,7 +149,13 @@ pub(super) fn soft(name: &str) -> Markup {
 /// Shows sentences, whose long names may break as such.
 pub(super) fn prose(text: &str) -> Markup {
     const LONG: usize = 24;
-    let name = |word: &'_ str| if word.len() > LONG { soft(word) } else { html! { (visible(word)) } };
+    let name = |word: &'_ str| {
+        if word.len() > LONG {
+            soft(word)
+        } else {
+            html! { (visible(word)) }
+        }
+    };
     html! { @for word in text.split_inclusive(' ') { (name(word)) } }
 }
 

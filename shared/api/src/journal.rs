@@ -267,7 +267,7 @@ pub struct SeriesEntry {
     pub counts: JournalCounts,
 }
 
-/// Counts of a topic, of an event subscription, or of both kinds.
+/// Counts of a topic, of an event subscription, or both.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JournalCounts {
     #[serde(flatten)]
@@ -279,7 +279,9 @@ pub struct JournalCounts {
 impl PartialSchema for JournalCounts {
     fn schema() -> RefOr<Schema> {
         let kinds = [Counts::name(), TopicCounts::name()].map(Ref::from_schema_name);
-        kinds.into_iter().fold(AnyOfBuilder::new(), AnyOfBuilder::item).into()
+        let any = AnyOfBuilder::new()
+            .description(Some("Counts of a topic, of an event subscription, or both."));
+        kinds.into_iter().fold(any, AnyOfBuilder::item).into()
     }
 }
 

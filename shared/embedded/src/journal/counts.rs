@@ -28,7 +28,7 @@ const RECENT_SUMS_MAX: usize = 1_000;
 
 /// Entries of a page, about, and the rows that it looks at: it ends with a step.
 const ENTRIES_MAX: usize = 5_000;
-const LOOKED_AT_MAX: usize = 200_000;
+const LOOKED_AT_MAX: usize = 100_000;
 
 /// How long counts are recent.
 const RECENT_FOR: Duration = Duration::from_secs(60 * 60);

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use gridpost_core::{
     delivery::{parking::Parked, queue::Queue},
     journal::{
-        AttemptsQuestion, Count, Counted, Entry, EntryKind, Known, LedgerQuestion, Owner, Question,
-        Series, Step,
+        AttemptsQuestion, By, Count, Counted, Entry, EntryKind, Known, LedgerQuestion, Owner,
+        Question, Series, SeriesQuestion, Step,
     },
     ledger::Ledger,
     retry::outcome::Outcome,
@@ -124,14 +124,39 @@ async fn long_answers_have_pages() {
 }
 
 #[tokio::test]
+async fn pages_of_a_series_end_with_its_steps() {
+    let fixture = Fixture::on_disk();
+    let journal = fixture.stores.journal();
+    let [mut each, mut all] = [By::EventSubscription, By::All].map(Series::of);
+    for _ in 0..4 {
+        let counts: Vec<_> = (0..6_000).map(of_one).collect();
+        let begin = Step::FiveMinutes.begin(fixture.clock.now());
+        counts.iter().for_each(|count| each.add(begin, count));
+        counts.iter().for_each(|count| all.add(begin, count));
+        journal.write(counts).await.expect("written");
+        fixture.clock.pass_s(140);
+    }
+    for (want, is_long) in [(each, true), (all, false)] {
+        let (by, step, to) = (want.by, Step::FiveMinutes, Timestamp::MAX);
+        let question = SeriesQuestion { by, step, to, ..SeriesQuestion::default() };
+        assert_eq!(whole_series(&*journal, question.clone()).await, want);
+        let first = answer(&*journal, Question::Series(question.clone()), None).await;
+        assert_eq!(first.next.is_some(), is_long);
+        let total = Question::Series(SeriesQuestion { total: true, ..question });
+        assert_eq!(answer(&*journal, total, None).await.next, None);
+    }
+}
+
+fn of_one(number: u32) -> Count {
+    let key = SubscriptionKey { topic: "t".to_owned(), name: format!("s{number}") };
+    Count { owner: Owner::Subscription(key), ..matched(1) }
+}
+
+#[tokio::test]
 async fn recent_counts_are_few() {
     let fixture = Fixture::on_disk();
-    let count = |number: u32| {
-        let key = SubscriptionKey { topic: "t".to_owned(), name: format!("s{number}") };
-        Count { owner: Owner::Subscription(key), ..matched(1) }
-    };
     for _ in 0..100 {
-        let counts = (0..600).map(count).collect();
+        let counts = (0..600).map(of_one).collect();
         fixture.stores.journal().write(counts).await.expect("written");
     }
     let bytes = fixture.number("SELECT coalesce(sum(length(sums)), 0) FROM recent_counts");
@@ -607,6 +632,14 @@ async fn history_goes_when_it_is_too_old() {
         let begins = answer(&*journal, question, None).await.begins.expect("history is cut");
         assert!(now.since(begins) <= day * age, "{begins}");
     }
+    // A total has hours where minutes are gone.
+    let from = Timestamp::from_millis(now.as_millis() - 30 * 86_400_000 + 600_000);
+    let (step, to, total) = (Step::Minute, now, true);
+    let month = SeriesQuestion { from, to, step, total, ..SeriesQuestion::default() };
+    let begins = answer(&*journal, Question::Series(month.clone()), None).await.begins;
+    assert!(begins.is_some_and(|begins| begins.since(from).as_secs() < 3_600), "{begins:?}");
+    let days = whole_series(&*journal, month).await.flows;
+    assert!(days.values().any(|flow| flow.account.delivered.abs_diff(30) <= 2), "{days:?}");
     let recent = AttemptsQuestion { from: kept[3].at, ..all_attempts() };
     let recent = answer(&*journal, Question::Attempts(recent), None).await;
     assert_eq!(recent.begins, None, "what was asked for is whole");
