@@ -1,8 +1,10 @@
 //! Lines of the journal as cells: what an attempt met, and what follows.
 
+use gridpost_core::journal::EntryKind;
 use gridpost_ops::attempt_lines::{AttemptLine, describe_reason};
 use maud::{Markup, html};
 
+use super::chart::Kind;
 use super::kit;
 use super::sought::event_url;
 use super::text::{self, visible};
@@ -10,9 +12,14 @@ use super::text::{self, visible};
 /// Ids of a line's events that are shown.
 const IDS_TOLD: usize = 3;
 
-/// Shows what an attempt met.
+/// Shows what an attempt met, or how the delivery ended.
 pub(super) fn answer(line: &AttemptLine) -> Markup {
-    kit::answer(line.outcome.as_deref(), line.http_status_code)
+    match line.kind {
+        EntryKind::Ending => kit::pill(Kind::Dead, "Ending"),
+        EntryKind::DeadLettered => kit::pill(Kind::Dead, "Dead letter"),
+        EntryKind::Dropped => kit::pill(Kind::Bad, "Lost"),
+        _ => kit::answer(line.outcome.as_deref(), line.http_status_code),
+    }
 }
 
 /// Shows how long an attempt took.
@@ -35,7 +42,7 @@ pub(super) fn events(line: &AttemptLine) -> Markup {
 pub(super) fn follows(line: &AttemptLine) -> Markup {
     html! {
         @match (line.describe_fate(), &line.due, &line.reason) {
-            (Some(fate), ..) => span.t-bad { (visible(&fate)) },
+            (Some(fate), ..) => { (visible(&fate)) }
             (None, Some(due), _) => {
                 "next due " (text::time(*due))
                 @if let Some(because) = line.wait_because { span.m { ", " (describe_reason(because.into())) } }
@@ -64,6 +71,15 @@ mod tests {
     fn a_loss_is_told_as_one() {
         let (_, lost) = shown(&json!({"kind": "Dropped", "reason": "R"}));
         assert!(lost.contains("LOST FOR GOOD, dropped for R (last attempt: Busy, 503)"), "{lost}");
+        for (kind, word) in [
+            ("Dropped", "pill bad"),
+            ("DeadLettered", "Dead letter"),
+            ("Ending", "Ending"),
+            ("LateSuccess", "503"),
+        ] {
+            let (ended, _) = shown(&json!({"kind": kind, "reason": "R"}));
+            assert!(ended.contains(word), "{ended}");
+        }
         let (answer, failed) = shown(&json!({"reason": "R", "response": "<b>"}));
         assert!(failed.starts_with("ends: R") && failed.contains("&lt;b&gt;"), "{failed}");
         assert!(answer.contains("title=\"Busy\"") && answer.contains("503"), "{answer}");

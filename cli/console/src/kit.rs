@@ -163,6 +163,8 @@ fn card_head(title: &str, beside: &Markup) -> Markup {
 pub(super) struct Tile<'a> {
     pub(super) label: &'a str,
     pub(super) value: String,
+    /// In place of the value: a time.
+    pub(super) at: Option<Markup>,
     pub(super) unit: &'a str,
     pub(super) note: Option<Markup>,
     pub(super) spark: Option<Markup>,
@@ -172,7 +174,7 @@ pub(super) struct Tile<'a> {
 }
 
 pub(super) fn tile(tile: &Tile<'_>) -> Markup {
-    let Tile { label, value, unit, note, spark, kind, href } = tile;
+    let Tile { label, value, at, unit, note, spark, kind, href } = tile;
     let tone = kind.map_or("", tone);
     let inner = html! {
         span.l {
@@ -181,7 +183,7 @@ pub(super) fn tile(tile: &Tile<'_>) -> Markup {
             }
             (label)
         }
-        span class={ "big " (tone) } { (value) @if !unit.is_empty() { " " small { (unit) } } }
+        span class={ "big " (tone) } { (value) @if let Some(at) = at { (at) } @if !unit.is_empty() { " " small { (unit) } } }
         span.sm.m { @if let Some(note) = note { (note) } }
         @if let Some(spark) = spark { (spark) }
     };
@@ -251,6 +253,20 @@ pub(super) fn choice(label: &str, on: &str, all: &[(&str, String)]) -> Markup {
     html! {
         nav.seg aria-label=(label) {
             @for (name, url) in all { a href=(url) aria-current=[(*name == on).then_some("true")] { (name) } }
+        }
+    }
+}
+
+/// A choice of names: a list where all are known, else a field. The first choice is all of them.
+pub(super) fn names(field: &str, label: &str, all: &str, names: Option<&[&str]>, on: &str) -> Markup {
+    html! {
+        @match names {
+            None => input name=(field) aria-label=(label) placeholder=(all) value=(on);,
+            Some(names) => select name=(field) aria-label=(label) {
+                option value="" { (all) }
+                @if !on.is_empty() && !names.contains(&on) { option value=(on) selected { (visible(on)) } }
+                @for name in names { option value=(name) selected[*name == on] { (visible(name)) } }
+            },
         }
     }
 }

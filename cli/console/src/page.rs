@@ -74,6 +74,8 @@ pub(super) struct Frame<'a> {
 /// The rest of a page's head.
 #[derive(Default)]
 pub(super) struct Head {
+    /// Whether the title is an id.
+    pub(super) mono: bool,
     /// After the title.
     pub(super) beside: Option<Markup>,
     /// At its right end.
@@ -113,7 +115,7 @@ impl Shared {
                         ol { @for (url, name) in &frame.above { li { a href=(url) { (visible(name)) } } } }
                     }
                 }
-                h1 { (visible(frame.title)) }
+                h1 class=[head.mono.then_some("mono")] { (visible(frame.title)) }
                 @if let Some(beside) = &head.beside { (beside) }
                 @if head.live.is_some() || head.actions.is_some() {
                     div.acts {

@@ -82,6 +82,11 @@ fn numbered(text: &str) -> String {
     text.chars().map(one).collect()
 }
 
+/// Chooses the dead letters of an event.
+pub(super) fn letters_query(id: &str) -> [(&'static str, &str); 2] {
+    [("event", id), (EXACT, if is_exact(id) { "yes" } else { "" })]
+}
+
 pub(super) fn event_url(topic: &str, id: &str) -> String {
     let exact = if is_exact(id) { "yes" } else { "" };
     with_query("/events", &[("topic", topic), ("id", id), (EXACT, exact)])

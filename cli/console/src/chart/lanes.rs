@@ -17,7 +17,7 @@ pub(crate) struct Lane {
     pub(crate) head: Markup,
     pub(crate) points: Vec<Point>,
     /// Why there are no points; in their place.
-    pub(crate) why: Option<String>,
+    pub(crate) why: Option<Markup>,
     pub(crate) standing: Markup,
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn lanes(lanes: &[Lane], longest: f64, now: Option<f64>) -> Markup {
                 li {
                     span { (lane.head) }
                     @match &lane.why {
-                        Some(why) => span.sm.m2.why { (visible(why)) },
+                        Some(why) => span.sm.m2.why { (why) },
                         None => (axis::bare(&lane.name, &lane.points, longest, now)),
                     }
                     span { (lane.standing) }

@@ -42,7 +42,7 @@ fn all(name: &str, value: u64) -> Vec<String> {
         name: name.to_owned(),
         head: html! { "caller's" },
         points: points.clone(),
-        why,
+        why: why.map(|why| html! { (visible(&why)) }),
         standing: html! { "caller's" },
     };
     let attempt = Attempt {
