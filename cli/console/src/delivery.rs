@@ -1,69 +1,126 @@
 //! Deliveries that have failed: listed, shown attempt by attempt, attempted now.
 
+use std::time::Duration;
+
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::Redirect;
 use gridpost_api::{
-    delivery::{Attempt, Delivery, DeliveryShown, DeliveryStatus},
+    client::Page,
+    delivery::{Attempt, AttemptReason, Delivery, DeliveryShown, DeliveryStatus},
+    health::{EndpointState, Health, NewEvents},
     schema::Time,
+    subscription::EventSubscription,
 };
 use gridpost_core::time::Timestamp;
 use maud::{Markup, html};
 
 use super::App;
-use super::failure::Answer;
+use super::chart::{self, Coming, Kind, Waterfall};
+use super::failure::{self, Answer};
 use super::form::{Look, Nothing};
-use super::kit;
-use super::page::{Frame, Names, Tab, live_part};
-use super::picture::{self, Kind, Point};
-use super::text;
-use super::urls::{self, subscription_url};
-use gridpost_ops::{attempt_lines::describe_reason, delivery, output};
+use super::kit::{self, Icon, Tile};
+use super::page::{Frame, Head, Names, Tab, live_part};
+use super::text::{self, number};
+use super::urls::{self, subscription_url, with_query};
+use gridpost_ops::{lookup::wait_is_over, output};
+
+/// Other deliveries that the page of one lists.
+const OTHERS: usize = 5;
 
 pub(super) async fn list(
     State(app): State<App>,
     Path((topic, name)): Names,
     Query(look): Query<Look>,
 ) -> Answer {
-    let page = app.api.deliveries_page(&topic, &name, look.after.as_deref()).await?;
+    let (page, health, now) = tokio::join!(
+        app.api.deliveries_page(&topic, &name, look.after.as_deref()),
+        app.api.health(&topic, &name),
+        app.settings.target.now()
+    );
+    let (page, now) = (page?, now?);
     let url = subscription_url(&topic, &name, "/deliveries");
+    let until = health.as_ref().ok().and_then(|health| waits_until(health, now));
     let row = |one: &Delivery| {
         vec![
+            link(&url, one),
             text::time(one.publish_time),
-            html! { a href={ (url) "/" (one.id) } { (one.id) } },
-            html! { (text::number(one.events.into())) },
+            html! { (number(one.events.into())) },
             html! { (one.delivery_attempts) },
-            outcome(one.last_delivery_outcome.as_deref(), one.last_http_status_code),
-            match one.status {
-                DeliveryStatus::Waiting => text::time(one.due),
-                other => html! { (other.to_string()) },
+            kit::answer(one.last_delivery_outcome.as_deref(), one.last_http_status_code),
+            html! { @if let Some(at) = one.last_delivery_attempt_time { (text::time(at)) } },
+            match (one.status, one.due) {
+                (DeliveryStatus::Waiting, due) if until > due => html! { "after the endpoint's wait" },
+                (DeliveryStatus::Waiting, due) => text::time(due),
+                _ => status(one),
             },
         ]
     };
     let rows: Vec<_> = page.items.iter().map(row).collect();
+    let head = [("Delivery", "gr"), ("Published", ""), ("Events", "n"), ("Attempts", "n"), ("Last answer", ""),
+        ("Last attempt", ""), ("Next attempt", "")];
     let body = html! {
+        @match &health {
+            Err(error) => (failure::problem("Its endpoint's health could not be read.", error)),
+            Ok(health) => (held(health, now)),
+        }
         @if rows.is_empty() {
-            (kit::empty("No failing delivery waits here. What was delivered at once, or has ended, is found by its event:",
-                &format!("explain EVENT-ID --topic {topic}")))
-            p { a href=(urls::with_query("/events", &[("topic", topic.as_str())])) { "Find an event" } }
+            (kit::flush("", &html! {}, &kit::nothing(Icon::Check, "No failing delivery waits here", &html! {
+                "What was delivered at once, or has ended, is found by its event."
+            }, &kit::button(&with_query("/events", &[("topic", &topic)]), Some(Icon::Search), "Find an event"), "")))
         } @else {
-            (kit::table("Failing deliveries", &["Published", "Delivery", "Events", "Attempts", "Last outcome", "Due"], &rows))
+            (kit::flush("", &html! {}, &kit::table("Failing deliveries", &head, &rows)))
         }
         (kit::next_page(&url, &[], page.next.as_deref()))
     };
     let command = format!("delivery list --topic {topic} --subscription {name}");
-    let title = format!("Failing deliveries of {topic}/{name}");
     let above = urls::above(&topic, &name);
-    Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
+    let frame = Frame { tab: Tab::Topics, title: "Failing deliveries", above, command };
+    Ok(app.page_of(&frame, &Head { now: Some(now), ..Head::default() }, &body))
 }
 
-/// Shows an outcome with the status of its answer.
-pub(super) fn outcome(outcome: Option<&str>, status: Option<u16>) -> Markup {
-    let class = if outcome == Some("Delivered") { "good" } else { "bad" };
+fn link(url: &str, one: &Delivery) -> Markup {
+    html! { a.cut.mono href={ (url) "/" (one.id) } { (one.id) } }
+}
+
+/// Returns until when the endpoint gets nothing.
+fn waits_until(health: &Health, now: Timestamp) -> Option<Time> {
+    let paused = health.pause.as_ref().map(|pause| pause.until);
+    paused.or(health.until.filter(|_| !wait_is_over(health, now)))
+}
+
+/// Says that what is due is not attempted, because the endpoint waits.
+fn held(health: &Health, now: Timestamp) -> Markup {
+    let (kind, title) = match &health.pause {
+        Some(_) => (Kind::Mute, "It is paused: what is due waits"),
+        None => (Kind::Warn, "The endpoint waits: what is due is not attempted yet"),
+    };
     html! {
-        span class=(class) { (outcome.unwrap_or("-")) }
-        @if let Some(status) = status { " (" (status) ")" }
+        @if let Some(until) = waits_until(health, now) {
+            (kit::note(kind, title, &html! {
+                @if health.pause.is_some() { "Until it is resumed, or " } @else { "Until " }
+                (text::time(until))
+                @if health.pause.is_none() { "; then one delivery probes" }
+                "."
+            }, &html! {}))
+        }
     }
+}
+
+fn status(delivery: &Delivery) -> Markup {
+    let kind = match delivery.status {
+        DeliveryStatus::Waiting => Kind::Warn,
+        DeliveryStatus::Ending | DeliveryStatus::Ended => Kind::Dead,
+        DeliveryStatus::Delivered => Kind::Ok,
+    };
+    kit::pill(kind, &delivery.status.to_string())
+}
+
+/// What the page of a delivery shows beside it. What can't be read is told, and nothing else is lost.
+struct Beside {
+    health: anyhow::Result<Health>,
+    subscription: anyhow::Result<EventSubscription>,
+    others: anyhow::Result<Page<Delivery>>,
 }
 
 pub(super) async fn show(
@@ -71,26 +128,61 @@ pub(super) async fn show(
     Path((topic, name, id)): Path<(String, String, String)>,
     Query(look): Query<Look>,
 ) -> Answer {
-    let (document, now) =
-        tokio::try_join!(app.api.delivery(&topic, &name, &id), app.settings.target.now())?;
-    let url = subscription_url(&topic, &name, &format!("/deliveries/{}", urls::part(&id)));
+    let (shown, now, health, subscription, others) = tokio::join!(
+        app.api.delivery(&topic, &name, &id),
+        app.settings.target.now(),
+        app.api.health(&topic, &name),
+        app.api.subscription(&topic, &name),
+        app.api.deliveries_page(&topic, &name, None),
+    );
+    let (shown, now) = (shown?, now?);
+    let subscription = subscription.map(|read| read.document);
+    let beside = Beside { health, subscription, others };
+    let list = subscription_url(&topic, &name, "/deliveries");
+    let url = format!("{list}/{}", urls::part(&id));
+    let legend = [(Kind::Bad, "failed", None), (Kind::Mute, "wait", None), (Kind::Dead, "end", None)];
     let body = html! {
         (kit::done(look.done.as_deref()))
         (live_part("delivery", &html! {
-            (facts(&document))
-            h2 { "Attempts" }
-            (picture::timeline("Attempts since the publish", &points(&document, now)))
-            (attempts(&document))
-            p { strong { (next(&document)) } }
-            (attempt_now(&app, &url, &document.delivery))
+            (tiles(&shown, &beside))
+            div.g.g21 {
+                (kit::flush("Attempts", &chart::legend(&legend), &html! {
+                    (waterfall(&shown, now))
+                    @if shown.attempts.is_empty() { p.in { "Not attempted so far: its endpoint gets nothing at present." } }
+                }))
+                div {
+                    (kit::card("This delivery", &html! {}, &facts(&shown, &topic, &name)))
+                    @match &beside.health {
+                        Err(error) => (failure::problem("Its endpoint's health could not be read.", error)),
+                        Ok(health) => (health_card(&app, &subscription_url(&topic, &name, ""), health, &shown)),
+                    }
+                    (also_waiting(&list, &beside.others, &shown.delivery))
+                }
+            }
         }))
     };
     let command =
         format!("delivery show {} --topic {topic} --subscription {name}", output::word(&id));
     let mut above = urls::above(&topic, &name);
-    above.push((subscription_url(&topic, &name, "/deliveries"), "Failing deliveries".to_owned()));
-    let title = format!("Delivery {id}");
-    Ok(app.live_page(&Frame { tab: Tab::Topics, title: &title, above, command }, Some(url), &body))
+    above.push((list, "Failing deliveries".to_owned()));
+    let probes = beside.health.as_ref().is_ok_and(|health| {
+        health.next_probe.is_some_and(|probe| probe.delivery == Some(shown.delivery.id))
+    });
+    let head = Head {
+        beside: Some(html! {
+            (kit::copy(&id, "the id"))
+            (live_part("status", &html! {
+                (status(&shown.delivery))
+                @if probes { " " span.sm.m { "it probes the endpoint now" } }
+            }))
+        }),
+        actions: Some(live_part("act", &attempt_now(&app, &url, &shown.delivery))),
+        live: Some(url.clone()),
+        now: Some(now),
+        ..Head::default()
+    };
+    let title = format!("Delivery {}", id.get(..8).unwrap_or(&id));
+    Ok(app.page_of(&Frame { tab: Tab::Topics, title: &title, above, command }, &head, &body))
 }
 
 /// The button that has a delivery attempted now, as long as the API takes that: while it waits, due or not.
@@ -100,81 +192,192 @@ pub(super) fn attempt_now(app: &App, url: &str, delivery: &Delivery) -> Markup {
         @if delivery.status == DeliveryStatus::Waiting && app.may_change() {
             form method="post" action={ (url) "/resend" } {
                 (app.token())
-                button.pri id={ "resend-" (delivery.id) } { "Attempt it now" }
-                " " span.m { "Whatever its wait and its endpoint's health." }
+                button.pri id={ "resend-" (delivery.id) } title="Whatever its wait and its endpoint's health" {
+                    (kit::icon(Icon::Play)) "Attempt now"
+                }
             }
         }
     }
 }
 
-fn facts(DeliveryShown { delivery, .. }: &DeliveryShown) -> Markup {
-    let text = |at: Time| at.to_string();
-    let rows = [
-        ("status", Some(delivery.status.to_string())),
-        ("published", Some(text(delivery.publish_time))),
-        ("events", Some(text::number(delivery.events.into()))),
-        ("attempts", Some(delivery.delivery_attempts.to_string())),
-        ("sent by a redrive", delivery.redriven_time.map(text)),
-        ("reason", delivery.reason.clone()),
-        ("ended", delivery.ended_at.map(text)),
-    ];
-    let rows = rows.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
-    kit::facts(&rows.collect::<Vec<_>>())
+/// Returns when its times began to run.
+fn began(delivery: &Delivery) -> Time {
+    delivery.redriven_time.unwrap_or(delivery.publish_time)
 }
 
-fn next(document: &DeliveryShown) -> String {
-    let described = delivery::describe(document);
-    let last = described.lines().last().unwrap_or_default();
-    match last.strip_prefix("next: ") {
-        Some(next) => format!("Next: {next}."),
-        None => String::new(),
+fn tiles(shown: &DeliveryShown, beside: &Beside) -> Markup {
+    let DeliveryShown { delivery, attempts, next } = shown;
+    let retry = beside.subscription.as_ref().ok().and_then(|one| one.properties.settings.retry_policy.as_ref());
+    let most = retry.and_then(|policy| policy.max_delivery_attempts.or(policy.max_delivery_count));
+    let keeps = beside.subscription.as_ref().map(|one| one.properties.settings.dead_letter_destination.is_some());
+    let due = next.as_ref().map(|next| next.endpoint_waits_until.or(next.paused_until).unwrap_or(next.not_before));
+    let made = u64::from(delivery.delivery_attempts);
+    let last = attempts.last();
+    html! {
+        div.g.gt {
+            @if let (Some(next), Some(due)) = (next, due) {
+                @let is_over = due >= next.expires;
+                (kit::tile(&Tile {
+                    label: "Next attempt",
+                    value: if is_over { "none".to_owned() } else { String::new() },
+                    at: (!is_over).then(|| text::time(due)),
+                    note: Some(html! {
+                        @if is_over { "its time-to-live ends before" }
+                        @else { "not before " (text::clock(due)) @if let Some(why) = next.because { ": " (because(why)) } }
+                    }),
+                    ..Tile::default()
+                }))
+            }
+            (kit::tile(&Tile {
+                label: "Attempts",
+                value: number(made),
+                unit: &most.map_or(String::new(), |most| format!("of {most}")),
+                note: delivery.last_delivery_attempt_time.map(|at| html! { "the last " (text::time(at)) }),
+                ..Tile::default()
+            }))
+            @if let Some(outcome) = &delivery.last_delivery_outcome {
+                @let words = text::words(outcome);
+                (kit::tile(&Tile {
+                    label: "Last answer",
+                    value: delivery.last_http_status_code.map_or_else(|| words.clone(), |status| status.to_string()),
+                    note: Some(html! {
+                        @if delivery.last_http_status_code.is_some() { (words) }
+                        @if let Some(last) = last { " after " (text::millis(last.duration_in_ms)) }
+                    }),
+                    ..Tile::default()
+                }))
+            }
+            @if let Some(expires) = next.as_ref().map(|next| next.expires).or(delivery.ended_at) {
+                (kit::tile(&Tile {
+                    label: if next.is_some() { "Ends" } else { "Ended" },
+                    at: Some(text::time(expires)),
+                    note: keeps.ok().map(|keeps| html! { @if keeps { "as a dead letter" } @else { "lost: no dead letters are kept" } }),
+                    ..Tile::default()
+                }))
+            }
+            (kit::tile(&Tile { label: "Events", value: number(delivery.events.into()), ..Tile::default() }))
+        }
     }
 }
 
-fn attempts(document: &DeliveryShown) -> Markup {
-    let row = |one: &Attempt| {
-        let because = one.wait_because.and_then(|because| because.to_string().parse().ok());
-        vec![
-            html! { (one.attempt) @if let Some(events) = one.events { " of " (events) " events" } },
-            text::time(one.start_time),
-            outcome(Some(&one.outcome), one.http_status_code),
-            html! { (text::number(one.duration_in_ms)) " ms" },
-            html! { (because.map(describe_reason).unwrap_or_default()) },
-            html! { (text::visible(one.response.as_deref().unwrap_or_default())) },
-        ]
-    };
-    let rows: Vec<_> = document.attempts.iter().map(row).collect();
-    let head = ["Attempt", "Began", "Outcome", "Took", "Waited afterwards for", "It said"];
-    match rows.is_empty() {
-        true => html! { p { "Not attempted so far: its endpoint gets nothing at present." } },
-        false => kit::table("Attempts", &head, &rows),
+/// Says why an attempt is made when it is.
+fn because(reason: AttemptReason) -> &'static str {
+    match reason {
+        AttemptReason::Schedule => "its schedule",
+        AttemptReason::LeastWait => "the least wait after such an answer",
+        AttemptReason::RetryAfter => "the answer's Retry-After",
+        AttemptReason::EndpointWaits => "the endpoint waits",
+        AttemptReason::Resend => "it was asked for",
+        AttemptReason::Pause => "it is paused",
     }
 }
 
 /// Places its attempts, the next one and the end of its time on an axis that begins at the publish.
-fn points(document: &DeliveryShown, now: Timestamp) -> Vec<Point> {
-    let delivery = &document.delivery;
-    let began = delivery.redriven_time.unwrap_or(delivery.publish_time);
+fn waterfall(shown: &DeliveryShown, now: Timestamp) -> Markup {
+    let began = began(&shown.delivery);
     let since = |at: Time| at.0.since(began.0).as_secs_f64();
-    let attempted = |attempt: &Attempt| {
-        let kind = if attempt.outcome == "Delivered" { Kind::Delivered } else { Kind::Failed };
-        let label = attempt.attempt.to_string();
-        let told = format!("attempt {label}: {}", attempt.outcome);
-        Point { at: since(attempt.start_time), kind, label, told }
+    let attempt = |one: &Attempt| chart::Attempt {
+        number: one.attempt,
+        status: kit::answer(Some(&one.outcome), one.http_status_code),
+        kind: if one.outcome == "Delivered" { Kind::Ok } else { Kind::Bad },
+        begins: since(one.start_time),
+        took: Duration::from_millis(one.duration_in_ms),
+        told: html! {
+            (text::clock(one.start_time)) ", after " (chart::duration(one.start_time.0.since(began.0)))
+            @if let Some(events) = one.events { " · " (text::counted(events.into(), "event")) }
+            @if let Some(why) = one.wait_because { " · then waits: " (because(why.into())) }
+        },
+        response: one.response.clone().unwrap_or_default(),
     };
-    let mut points: Vec<_> = document.attempts.iter().map(attempted).collect();
-    if let Some(next) = &document.next {
-        let due = next.endpoint_waits_until.unwrap_or(next.not_before).max(now.into());
-        let point = |at, kind, label: &str, told: &str| Point {
-            at: since(at),
-            kind,
-            label: label.to_owned(),
-            told: told.to_owned(),
-        };
-        points.push(point(due, Kind::Next, "next", "the next attempt, not before"));
-        points.push(point(next.expires, Kind::End, "end", "its time-to-live ends"));
-    }
-    points
+    let attempts: Vec<_> = shown.attempts.iter().map(attempt).collect();
+    let coming = shown.next.as_ref().map(|next| {
+        let due = next.endpoint_waits_until.or(next.paused_until).unwrap_or(next.not_before).max(now.into());
+        let is_over = due >= next.expires;
+        Coming {
+            number: next.attempt,
+            status: kit::pill(Kind::Off, if is_over { "none" } else { "next" }),
+            at: (!is_over).then(|| since(due)),
+            ends: Some(since(next.expires)),
+            told: html! {
+                @if is_over { "its time-to-live ends before, " (text::time(next.expires)) }
+                @else {
+                    "not before " (text::clock(due)) @if let Some(why) = next.because { ": " (because(why)) }
+                    " · its time-to-live ends " (text::time(next.expires))
+                }
+            },
+        }
+    });
+    let present = Some(now.since(began.0).as_secs_f64());
+    chart::waterfall(&Waterfall { attempts: &attempts, next: coming, longest: 0.0, now: present })
+}
+
+fn facts(DeliveryShown { delivery, .. }: &DeliveryShown, topic: &str, name: &str) -> Markup {
+    let time = |at: Option<Time>| at.map(|at| html! { (text::time(at)) });
+    let rows = [
+        ("Status", Some(html! { (delivery.status) })),
+        ("Reason", delivery.reason.as_ref().map(|reason| html! { (text::soft(reason)) })),
+        ("Topic", Some(html! { a href=(urls::topic_url(topic)) { (text::soft(topic)) } })),
+        ("Event subscription", Some(html! { a href=(subscription_url(topic, name, "")) { (text::soft(name)) } })),
+        ("Published", time(Some(delivery.publish_time))),
+        ("Sent by a redrive", time(delivery.redriven_time)),
+        ("Ended", time(delivery.ended_at)),
+        ("Events", Some(html! { (number(delivery.events.into())) })),
+        ("Id", Some(html! { span.mono { (delivery.id) } })),
+    ];
+    let rows: Vec<_> = rows.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    kit::kv(&rows)
+}
+
+fn health_card(app: &App, url: &str, health: &Health, shown: &DeliveryShown) -> Markup {
+    let (kind, new_events) = match health.new_events {
+        NewEvents::Attempted => (Kind::Ok, "attempted"),
+        NewEvents::Waits => (Kind::Warn, "held back"),
+        NewEvents::Ends => (Kind::Bad, "end at once"),
+        NewEvents::Held => (Kind::Mute, "held, paused"),
+        NewEvents::NotMatched => (Kind::Bad, "none comes"),
+    };
+    let state = match &health.pause {
+        Some(_) => "Paused".to_owned(),
+        None => text::words(&health.state.to_string()),
+    };
+    let kind = if health.state == EndpointState::Recovering { Kind::Acc } else { kind };
+    let fixed = html! {
+        @if health.until.is_some() && app.may_change() {
+            form method="post" action={ (url) "/reset" } {
+                (app.token())
+                button id="fixed" { (kit::icon(Icon::Check)) "Mark as fixed" }
+            }
+        }
+    };
+    let since = health.pause.as_ref().map(|pause| pause.since).or(health.since);
+    let rows = [
+        ("State", Some(kit::pill(kind, &state))),
+        ("Since", since.map(text::time)),
+        ("Cause", health.cause.as_ref().map(|cause| kit::answer(Some(&cause.outcome), cause.http_status_code))),
+        ("New events", Some(html! { (new_events) })),
+        ("Paused until", health.pause.as_ref().map(|pause| text::time(pause.until))),
+        ("Next probe", health.next_probe.map(|probe| html! {
+            (text::time(probe.not_before))
+            @if probe.delivery == Some(shown.delivery.id) { ", this delivery" }
+        })),
+        ("Failures in a row", Some(html! { (number(health.failures_in_row.into())) })),
+    ];
+    let rows: Vec<_> = rows.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    kit::card("Endpoint health", &fixed, &kit::kv(&rows))
+}
+
+fn also_waiting(list: &str, others: &anyhow::Result<Page<Delivery>>, shown: &Delivery) -> Markup {
+    let others = match others {
+        Ok(others) => others.items.iter().filter(|one| one.id != shown.id),
+        Err(error) => return failure::problem("What else waits could not be read.", error),
+    };
+    let row = |one: &Delivery| {
+        vec![link(list, one), html! { (one.delivery_attempts) }, text::time(one.publish_time)]
+    };
+    let rows: Vec<_> = others.take(OTHERS).map(row).collect();
+    let head = [("Delivery", "gr"), ("Attempts", "n"), ("Published", "nw")];
+    let all = html! { a.sm href=(list) { "List" } };
+    html! { @if !rows.is_empty() { (kit::flush("Also waiting", &all, &kit::table("Also waiting", &head, &rows))) } }
 }
 
 pub(super) async fn resend(
@@ -194,16 +397,45 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn the_picture_has_attempts_what_comes_and_the_end() {
+    fn shown(next: &serde_json::Value) -> DeliveryShown {
         let document = documents::delivery(&json!({"publishTime": "2026-01-01T00:00:00Z",
             "attempts": [{"attempt": 1, "startTime": "2026-01-01T00:00:01Z", "outcome": "Busy",
-                "durationInMs": 1}],
-            "next": {"attempt": 2, "notBefore": "2026-01-01T00:00:11Z", "expires": "2026-01-01T01:00:00Z"}}));
-        let document: DeliveryShown = serde_json::from_value(document).expect("a delivery");
-        let points = points(&document, Timestamp::from_millis(0));
-        let found: Vec<_> = points.iter().map(|point| (point.at, point.kind)).collect();
-        assert_eq!(found, [(1.0, Kind::Failed), (11.0, Kind::Next), (3_600.0, Kind::End)]);
-        assert!(next(&document).starts_with("Next: attempt 2 not before"), "{}", next(&document));
+                "durationInMs": 1, "waitBecause": "Schedule", "response": "<b>"}], "next": next}));
+        serde_json::from_value(document).expect("a delivery")
+    }
+
+    #[test]
+    fn the_picture_has_attempts_what_comes_and_the_end() {
+        let (soon, expires) = ("2026-01-01T00:00:11Z", "2026-01-01T01:00:00Z");
+        // What comes, what is told of it.
+        for (next, parts) in [
+            (json!({"attempt": 2, "notBefore": soon, "expires": expires, "because": "Pause"}),
+                ["not before <time", "it is paused · its time-to-live ends"]),
+            (json!({"attempt": 2, "notBefore": soon, "expires": expires, "endpointWaitsUntil": expires}),
+                ["its time-to-live ends before, <time", ">none<"]),
+        ] {
+            let drawn = waterfall(&shown(&next), Timestamp::from_millis(0)).into_string();
+            for part in parts.into_iter().chain(["after 1 s · then waits: its schedule", "&lt;b&gt;"]) {
+                assert!(drawn.contains(part), "{part} is not in {drawn}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_due_waits_for_the_endpoint_and_that_is_told() {
+        let until = "2026-01-01T00:00:30Z";
+        let pause = json!({"since": until, "until": "2026-01-02T00:00:00Z", "timeToLiveRuns": true});
+        let now = Timestamp::parse_rfc_3339("2026-01-01T00:00:00Z").expect("a time");
+        for (patch, later, want) in [
+            (json!({}), 0, ""),
+            (json!({ "until": until }), 0, "then one delivery probes"),
+            (json!({ "until": until }), 30, ""),
+            (json!({"until": until, "pause": pause}), 30, "Until it is resumed, or"),
+        ] {
+            let health = serde_json::from_value(documents::health(&patch)).expect("a health");
+            let told = held(&health, now + Duration::from_secs(later)).into_string();
+            assert_eq!(told.is_empty(), want.is_empty(), "{told}");
+            assert!(told.contains(want), "{told}");
+        }
     }
 }

@@ -27,7 +27,6 @@ use serde_json::Value;
 use super::{
     App,
     delete::bucket,
-    delivery::outcome,
     failure::{self, Answer},
     form::{Look, given},
     kit,
@@ -341,7 +340,7 @@ fn table(url: &str, page: &Page<DeadLetter>) -> Markup {
                 html! { (text::visible(&record.event_type)) },
                 html! { (record.dead_letter_reason) },
                 html! { (record.delivery_attempts) },
-                outcome(record.last_delivery_outcome.as_deref(), record.last_http_status_code),
+                kit::answer(record.last_delivery_outcome.as_deref(), record.last_http_status_code),
                 html! { @if record.is_redriven { "yes" } @else { "no" } },
             ],
         }

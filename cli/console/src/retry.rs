@@ -14,12 +14,12 @@ use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
 use super::App;
+use super::chart::{self, Axis, Kind, Mark, Point};
 use super::failure::{self, Answer};
 use super::form::given;
 use super::kit;
 use super::made::{self, Made, is_conflict};
 use super::page::{Frame, Names, Tab};
-use super::picture::{self, Kind, Point};
 use super::text;
 use super::urls::{self, subscription_url};
 use gridpost_ops::{
@@ -263,15 +263,15 @@ fn timeline(preview: &Preview) -> Markup {
     let Preview { attempts, end, warnings, .. } = preview;
     let point = |attempt: &PreviewedAttempt| {
         let PreviewedAttempt { number, at, response, .. } = attempt;
-        let kind = if response.starts_with('2') { Kind::Delivered } else { Kind::Failed };
+        let kind = if response.starts_with('2') { Kind::Ok } else { Kind::Bad };
         let told = format!("attempt {number}, answered {response}");
-        Point { at: at.as_secs_f64(), kind, label: number.to_string(), told }
+        Point { at: at.as_secs_f64(), mark: Mark::Dot(kind), label: number.to_string(), told }
     };
     let mut points: Vec<_> = attempts.iter().map(point).collect();
     if end.reason != "Delivered" {
         points.push(Point {
             at: end.at.as_secs_f64(),
-            kind: Kind::End,
+            mark: Mark::End,
             label: "end".to_owned(),
             told: end.reason.clone(),
         });
@@ -289,7 +289,7 @@ fn timeline(preview: &Preview) -> Markup {
         p { "Ends after " strong { (hours(end.at)) } ": " strong { (end.reason) } ", with " (attempts.len()) " attempts. "
             span.m { "Up to a tenth of each wait is added by chance." } }
         @for warning in warnings { p.warn { (warning) } }
-        (picture::timeline("Attempts by the time since the first one", &points))
+        (chart::axis(&Axis { name: "Attempts by the time since the first one", points: &points, longest: 0.0, now: None }))
         (kit::table("Attempts", &["Attempt", "At", "Answer", "Waited for"], &rows))
     }
 }

@@ -14,7 +14,6 @@ use gridpost_api::{
 use maud::{Markup, html};
 
 use super::App;
-use super::delivery::outcome;
 use super::failure::{self, Answer};
 use super::form::{Look, agreed, given};
 use super::kit;
@@ -82,7 +81,7 @@ fn parked_section(app: &App, parked: &Page<Parked>) -> Markup {
             match (problem, delivery) {
                 (Some(problem), _) => html! { (text::visible(problem)) },
                 (None, Some(of)) => {
-                    outcome(of.last_delivery_outcome.as_deref(), of.last_http_status_code)
+                    kit::answer(of.last_delivery_outcome.as_deref(), of.last_http_status_code)
                 }
                 (None, None) => html! { "-" },
             },
