@@ -4,6 +4,7 @@
 
 mod axis;
 mod bars;
+mod flow;
 mod lanes;
 mod latency;
 #[cfg(test)]
@@ -17,7 +18,8 @@ use super::text::{number, visible};
 use gridpost_ops::schedule::hours;
 
 pub(super) use axis::{Axis, Mark, Point, axis};
-pub(super) use bars::{Bars, Series, bars, bars_table, minibars};
+pub(super) use bars::{Bars, Series, bars, bars_table, hour, minibars};
+pub(super) use flow::{Flow, Source, flow};
 pub(super) use lanes::{Attempt, Coming, Lane, Waterfall, lanes, waterfall};
 pub(super) use latency::{Heat, heat, heat_table, strip};
 

@@ -50,15 +50,24 @@ pub(super) async fn list(
             kit::answer(one.last_delivery_outcome.as_deref(), one.last_http_status_code),
             html! { @if let Some(at) = one.last_delivery_attempt_time { (text::time(at)) } },
             match (one.status, one.due) {
-                (DeliveryStatus::Waiting, due) if until > due => html! { "after the endpoint's wait" },
+                (DeliveryStatus::Waiting, due) if until > due => {
+                    html! { "after the endpoint's wait" }
+                }
                 (DeliveryStatus::Waiting, due) => text::time(due),
                 _ => status(one),
             },
         ]
     };
     let rows: Vec<_> = page.items.iter().map(row).collect();
-    let head = [("Delivery", "gr"), ("Published", ""), ("Events", "n"), ("Attempts", "n"), ("Last answer", ""),
-        ("Last attempt", ""), ("Next attempt", "")];
+    let head = [
+        ("Delivery", "gr"),
+        ("Published", ""),
+        ("Events", "n"),
+        ("Attempts", "n"),
+        ("Last answer", ""),
+        ("Last attempt", ""),
+        ("Next attempt", ""),
+    ];
     let body = html! {
         @match &health {
             Err(error) => (failure::problem("Its endpoint's health could not be read.", error)),
@@ -140,7 +149,8 @@ pub(super) async fn show(
     let beside = Beside { health, subscription, others };
     let list = subscription_url(&topic, &name, "/deliveries");
     let url = format!("{list}/{}", urls::part(&id));
-    let legend = [(Kind::Bad, "failed", None), (Kind::Mute, "wait", None), (Kind::Dead, "end", None)];
+    let legend =
+        [(Kind::Bad, "failed", None), (Kind::Mute, "wait", None), (Kind::Dead, "end", None)];
     let body = html! {
         (kit::done(look.done.as_deref()))
         (live_part("delivery", &html! {
@@ -207,10 +217,19 @@ fn began(delivery: &Delivery) -> Time {
 
 fn tiles(shown: &DeliveryShown, beside: &Beside) -> Markup {
     let DeliveryShown { delivery, attempts, next } = shown;
-    let retry = beside.subscription.as_ref().ok().and_then(|one| one.properties.settings.retry_policy.as_ref());
+    let retry = beside
+        .subscription
+        .as_ref()
+        .ok()
+        .and_then(|one| one.properties.settings.retry_policy.as_ref());
     let most = retry.and_then(|policy| policy.max_delivery_attempts.or(policy.max_delivery_count));
-    let keeps = beside.subscription.as_ref().map(|one| one.properties.settings.dead_letter_destination.is_some());
-    let due = next.as_ref().map(|next| next.endpoint_waits_until.or(next.paused_until).unwrap_or(next.not_before));
+    let keeps = beside
+        .subscription
+        .as_ref()
+        .map(|one| one.properties.settings.dead_letter_destination.is_some());
+    let due = next
+        .as_ref()
+        .map(|next| next.endpoint_waits_until.or(next.paused_until).unwrap_or(next.not_before));
     let made = u64::from(delivery.delivery_attempts);
     let last = attempts.last();
     html! {
@@ -317,7 +336,10 @@ fn facts(DeliveryShown { delivery, .. }: &DeliveryShown, topic: &str, name: &str
         ("Status", Some(html! { (delivery.status) })),
         ("Reason", delivery.reason.as_ref().map(|reason| html! { (text::soft(reason)) })),
         ("Topic", Some(html! { a href=(urls::topic_url(topic)) { (text::soft(topic)) } })),
-        ("Event subscription", Some(html! { a href=(subscription_url(topic, name, "")) { (text::soft(name)) } })),
+        (
+            "Event subscription",
+            Some(html! { a href=(subscription_url(topic, name, "")) { (text::soft(name)) } }),
+        ),
         ("Published", time(Some(delivery.publish_time))),
         ("Sent by a redrive", time(delivery.redriven_time)),
         ("Ended", time(delivery.ended_at)),
@@ -353,13 +375,24 @@ fn health_card(app: &App, url: &str, health: &Health, shown: &DeliveryShown) -> 
     let rows = [
         ("State", Some(kit::pill(kind, &state))),
         ("Since", since.map(text::time)),
-        ("Cause", health.cause.as_ref().map(|cause| kit::answer(Some(&cause.outcome), cause.http_status_code))),
+        (
+            "Cause",
+            health
+                .cause
+                .as_ref()
+                .map(|cause| kit::answer(Some(&cause.outcome), cause.http_status_code)),
+        ),
         ("New events", Some(html! { (new_events) })),
         ("Paused until", health.pause.as_ref().map(|pause| text::time(pause.until))),
-        ("Next probe", health.next_probe.map(|probe| html! {
-            (text::time(probe.not_before))
-            @if probe.delivery == Some(shown.delivery.id) { ", this delivery" }
-        })),
+        (
+            "Next probe",
+            health.next_probe.map(|probe| {
+                html! {
+                    (text::time(probe.not_before))
+                    @if probe.delivery == Some(shown.delivery.id) { ", this delivery" }
+                }
+            }),
+        ),
         ("Failures in a row", Some(html! { (number(health.failures_in_row.into())) })),
     ];
     let rows: Vec<_> = rows.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
@@ -409,13 +442,19 @@ mod tests {
         let (soon, expires) = ("2026-01-01T00:00:11Z", "2026-01-01T01:00:00Z");
         // What comes, what is told of it.
         for (next, parts) in [
-            (json!({"attempt": 2, "notBefore": soon, "expires": expires, "because": "Pause"}),
-                ["not before <time", "it is paused · its time-to-live ends"]),
-            (json!({"attempt": 2, "notBefore": soon, "expires": expires, "endpointWaitsUntil": expires}),
-                ["its time-to-live ends before, <time", ">none<"]),
+            (
+                json!({"attempt": 2, "notBefore": soon, "expires": expires, "because": "Pause"}),
+                ["not before <time", "it is paused · its time-to-live ends"],
+            ),
+            (
+                json!({"attempt": 2, "notBefore": soon, "expires": expires, "endpointWaitsUntil": expires}),
+                ["its time-to-live ends before, <time", ">none<"],
+            ),
         ] {
             let drawn = waterfall(&shown(&next), Timestamp::from_millis(0)).into_string();
-            for part in parts.into_iter().chain(["after 1 s · then waits: its schedule", "&lt;b&gt;"]) {
+            for part in
+                parts.into_iter().chain(["after 1 s · then waits: its schedule", "&lt;b&gt;"])
+            {
                 assert!(drawn.contains(part), "{part} is not in {drawn}");
             }
         }
@@ -424,7 +463,8 @@ mod tests {
     #[test]
     fn what_is_due_waits_for_the_endpoint_and_that_is_told() {
         let until = "2026-01-01T00:00:30Z";
-        let pause = json!({"since": until, "until": "2026-01-02T00:00:00Z", "timeToLiveRuns": true});
+        let pause =
+            json!({"since": until, "until": "2026-01-02T00:00:00Z", "timeToLiveRuns": true});
         let now = Timestamp::parse_rfc_3339("2026-01-01T00:00:00Z").expect("a time");
         for (patch, later, want) in [
             (json!({}), 0, ""),

@@ -73,7 +73,8 @@ impl EventQuery {
 
     /// Returns the URL of the same, looked for so far back.
     fn back(&self, since: &str) -> String {
-        let of = |text: &'static str, value: &Option<String>| (text, value.clone().unwrap_or_default());
+        let of =
+            |text: &'static str, value: &Option<String>| (text, value.clone().unwrap_or_default());
         let all = [of("topic", &self.topic), of("id", &self.id), of(EXACT, &self.exact)];
         let mut pairs: Vec<_> = all.iter().map(|(name, value)| (*name, value.as_str())).collect();
         pairs.push(("since", since));
@@ -142,7 +143,11 @@ async fn answer(app: &App, mut typed: EventQuery) -> Answer {
     let head = Head {
         mono: true,
         beside: Some(html! { (kit::copy(&id, "the id")) (places::pills(&known)) }),
-        actions: Some(kit::choice("Look back", on, &SPANS.map(|(name, span)| (name, typed.back(span))))),
+        actions: Some(kit::choice(
+            "Look back",
+            on,
+            &SPANS.map(|(name, span)| (name, typed.back(span))),
+        )),
         now: Some(now),
         ..Head::default()
     };
@@ -169,7 +174,7 @@ fn search(topics: &Page<Topic>, typed: &EventQuery) -> Markup {
     html! {
         form.row method="get" action="/events" role="search" aria-label="An event by its id" {
             label { "Event id " input.code name="id" required size="36" value=(id); }
-            (choose_topic(topics, typed.topic.as_deref(), "All topics"))
+            (choose_topic(Some(topics), typed.topic.as_deref(), "All topics"))
             label { "Look back " input name="since" size="5" value=(typed.since()); }
             button.pri { "Find it" }
         }
@@ -179,10 +184,10 @@ fn search(topics: &Page<Topic>, typed: &EventQuery) -> Markup {
 }
 
 /// A choice of a topic, which is a list unless there are more than a page of them.
-pub(super) fn choose_topic(topics: &Page<Topic>, on: Option<&str>, all: &str) -> Markup {
-    let names: Vec<_> = topics.items.iter().map(|topic| topic.name.as_str()).collect();
-    let names = Some(&names[..]).filter(|_| topics.next.is_none());
-    kit::names("topic", "Topic", all, names, on.unwrap_or_default())
+pub(super) fn choose_topic(topics: Option<&Page<Topic>>, on: Option<&str>, all: &str) -> Markup {
+    let topics = topics.filter(|topics| topics.next.is_none()).map(|topics| &topics.items);
+    let names: Option<Vec<_>> = topics.map(|all| all.iter().map(|topic| topic.name.as_str()).collect());
+    kit::names("topic", "Topic", all, names.as_deref(), on.unwrap_or_default())
 }
 
 /// Says that nothing is known of it, and where it may be.
@@ -195,7 +200,7 @@ fn nothing(typed: &EventQuery, id: &str, known: &[&Explanation]) -> Markup {
             "It may wait for its first attempt, be wanted by no filter, or be older. An event of a schema of your own has no "
             "id there."
         }
-        @for gap in gaps { p { (visible(gap)) "." } }
+        @for gap in gaps { p { "The journal: " (text::sentence(gap)) "." } }
     };
     let actions = html! {
         @if typed.since() != "7d" { (kit::button(&typed.back("7d"), None, "Look back 7 days")) }
@@ -219,7 +224,7 @@ fn of_topic(app: &App, of: &Explanation, id: &str, now: Timestamp) -> Markup {
             div {
                 (places::attempts_of(of))
                 @if of.outcome().is_ok() {
-                    @for gap in &of.left_out { p.sm.m { "The journal: " (visible(gap)) "." } }
+                    @for gap in &of.left_out { p.sm.m { "The journal: " (text::sentence(gap)) "." } }
                 }
             }
             @if let Some(event) = &of.event { (event_card(event)) }
@@ -241,8 +246,14 @@ fn tiles(of: &Explanation, now: Timestamp) -> Markup {
     let count = |count: usize| number(count as u64);
     let (all, wanted) = (places.len(), places.iter().filter(|place| place.is_wanted()).count());
     let first = places.iter().filter_map(places::Place::delivered_after).min();
-    let event: Value = of.event.as_ref().and_then(|event| serde_json::from_str(&event.json).ok()).unwrap_or_default();
-    let member = |names: [&str; 2]| names.into_iter().find_map(|name| event.get(name)?.as_str().map(visible));
+    let event: Value = of
+        .event
+        .as_ref()
+        .and_then(|event| serde_json::from_str(&event.json).ok())
+        .unwrap_or_default();
+    let member = |names: [&str; 2]| {
+        names.into_iter().find_map(|name| event.get(name)?.as_str().map(visible))
+    };
     let refused = is(Standing::Filtered);
     let by = match of.verdicts {
         Some(_) if refused == 0 => "as the filters are now".to_owned(),
@@ -267,7 +278,13 @@ fn tiles(of: &Explanation, now: Timestamp) -> Markup {
     }
 }
 
-fn event_form(app: &App, topics: &Page<Topic>, topic: Option<&str>, id: &str, typed: &EventQuery) -> Markup {
+fn event_form(
+    app: &App,
+    topics: &Page<Topic>,
+    topic: Option<&str>,
+    id: &str,
+    typed: &EventQuery,
+) -> Markup {
     html! {
         details id="give" open[typed.event.is_some()] {
             summary { "Who did not want it, and why: give the event itself" }
@@ -275,7 +292,7 @@ fn event_form(app: &App, topics: &Page<Topic>, topic: Option<&str>, id: &str, ty
                 (app.token())
                 @match topic {
                     Some(topic) => input type="hidden" name="topic" value=(topic);,
-                    None => (choose_topic(topics, None, "Choose its topic")),
+                    None => (choose_topic(Some(topics), None, "Choose its topic")),
                 }
                 input type="hidden" name="id" value=(id);
                 input type="hidden" name="since" value=(typed.since());

@@ -258,7 +258,13 @@ pub(super) fn choice(label: &str, on: &str, all: &[(&str, String)]) -> Markup {
 }
 
 /// A choice of names: a list where all are known, else a field. The first choice is all of them.
-pub(super) fn names(field: &str, label: &str, all: &str, names: Option<&[&str]>, on: &str) -> Markup {
+pub(super) fn names(
+    field: &str,
+    label: &str,
+    all: &str,
+    names: Option<&[&str]>,
+    on: &str,
+) -> Markup {
     html! {
         @match names {
             None => input name=(field) aria-label=(label) placeholder=(all) value=(on);,

@@ -34,7 +34,6 @@ mod live;
 mod made;
 mod overview;
 mod page;
-mod picture;
 mod publish;
 mod purge;
 mod redrive;

@@ -7,8 +7,10 @@ use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, Stream};
+use gridpost_api::schema::Time;
+use gridpost_core::journal::EntryKind;
 use gridpost_core::time::Timestamp;
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::OwnedSemaphorePermit;
@@ -16,6 +18,8 @@ use tokio::time::sleep;
 
 use super::App;
 use super::attempts;
+use super::chart::Kind;
+use super::event::choose_topic;
 use super::failure::Answer;
 use super::form::given;
 use super::kit::{self, Icon};
@@ -68,6 +72,11 @@ impl TailQuery {
         Filter { topic, name, outcome: Vec::new(), failed: self.failed.is_some() }
     }
 
+    fn is_narrow(&self) -> bool {
+        let Filter { topic, name, failed, .. } = self.filter();
+        topic.is_some() || name.is_some() || failed
+    }
+
     fn pairs(&self) -> Vec<(&'static str, &str)> {
         let all = [("topic", &self.topic), ("name", &self.name), ("failed", &self.failed)];
         all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
@@ -109,10 +118,10 @@ impl Entry {
         Self { id, at, html }
     }
 
-    /// What a page that was left does not show.
-    fn gap(at: i64, told: &str) -> Self {
+    /// What is not shown, at its time.
+    fn gap(at: i64, told: &Markup) -> Self {
         let id = format!("gap-{at}");
-        let html = html! { tr id=(id) data-at=(at) { td.t-warn colspan=(HEAD.len()) { (told) } } };
+        let html = html! { tr id=(id) data-at=(at) { td colspan=(HEAD.len()) { (told) } } };
         Self { id, at, html: html.into_string() }
     }
 }
@@ -127,13 +136,25 @@ const HEAD: [(&str, &str); 7] = [
     ("What follows", "gr"),
 ];
 
+/// What became of an attempt: what the script shows or hides.
+const CHIPS: [(&str, &str, Kind); 3] =
+    [("ok", "Delivered", Kind::Ok), ("again", "Retried", Kind::Warn), ("end", "Ended", Kind::Dead)];
+
+fn chip(line: &AttemptLine) -> &'static str {
+    match line.kind {
+        EntryKind::Success | EntryKind::LateSuccess => "ok",
+        EntryKind::Failure if line.reason.is_none() => "again",
+        _ => "end",
+    }
+}
+
 /// An attempt or an end. Its cells are those of a table's row, on a phone, too.
 fn row(line: &AttemptLine, id: &str) -> Markup {
     let url = subscription_url(&line.topic, &line.event_subscription, "");
     html! {
-        tr id=(id) data-at=(line.time.0.as_millis()) {
+        tr id=(id) data-at=(line.time.0.as_millis()) data-chip=(chip(line)) {
             td.nw { (text::clock(line.time)) }
-            td { a href=(url) { (text::soft(&line.event_subscription)) } " " span.m { (line.topic) } }
+            td { a href=(url) { (text::soft(&line.event_subscription)) } " " span.m { (text::soft(&line.topic)) } }
             td.n data-l="#" { (line.label()) }
             td data-l="Answer" { (attempts::answer(line)) }
             td.n.nw data-l="Took" { (attempts::took(line)) }
@@ -154,18 +175,21 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
     let left_out = query.clean();
     let begin = app.settings.target.ago(SINCE).await?;
     let mut follower = Follower::of(app.journal.clone(), query.filter(), begin);
-    let CaughtUp { lines, .. } = follower.catch_up(FIRST_MAX).await?;
-    let first: Vec<_> = lines.iter().rev().take(FIRST_MAX).collect();
-    let lines = html! {
-        p.row.in {
-            span.lv id="tail-state" role="status" { "Reload the page for what is new" }
-            button type="button" id="tail-pause" hidden { "Pause" }
-            input.script type="search" id="tail-words" aria-label="Only lines with these words" placeholder="Only lines with…";
-        }
-        @if first.is_empty() {
+    let CaughtUp { mut lines, begins_ms } = follower.catch_up(FIRST_MAX).await?;
+    let older = lines.len().saturating_sub(FIRST_MAX);
+    lines.drain(..older);
+    let first = lines.first().map(|line| line.time.0.as_millis());
+    let begins_ms = if older > 0 { first } else { begins_ms };
+    let gap = begins_ms
+        .map(|at| Entry::gap(at - 1, &html! { "What was attempted before is not shown." }));
+    let entries = lines.iter().rev().map(Entry::of).chain(gap);
+    let rows: Vec<_> = entries.map(|entry| PreEscaped(entry.html)).collect();
+    let table = html! {
+        @if lines.is_empty() {
             div id="tail-empty" {
                 (kit::nothing(Icon::Tail, "Waiting for attempts", &html! {
-                    "Nothing was attempted in the last 10 minutes. Publish an event, and it shows here."
+                    "Nothing was attempted in the last 10 minutes" @if query.is_narrow() { " of what is chosen" } ". Publish an event, "
+                    "and it shows here."
                 }, &html! {}, ""))
             }
         }
@@ -173,30 +197,57 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
             table.st.feed {
                 thead { tr { @for (name, class) in HEAD { th scope="col" class=[(!class.is_empty()).then_some(class)] { (name) } } } }
                 tbody data-stream=(with_query("/tail/stream", &query.pairs())) data-from=(follower.position_ms()) {
-                    @for line in first { (row(line, &format!("line-{}", id(line)))) }
+                    @for row in rows { (row) }
                 }
             }
         }
+        footer.sm.m {
+            "The newest 500 are kept here. On AWS, attempts that succeed at once are logged only where "
+            code { "log_successful_attempts" } " is set."
+            @for gap in &follower.gaps { " The journal: " (text::sentence(gap)) "." }
+        }
     };
-    let body = html! {
-        (kit::card("", &html! {}, &form(&query, &left_out)))
-        (kit::flush("", &html! {}, &lines))
-    };
+    let body = html! { (filters(&app, &query).await) (left_out.notes()) (kit::flush("", &html! {}, &table)) };
     let command = query.command();
     let frame = Frame { tab: Tab::Tail, title: "Live tail", above: Vec::new(), command };
-    Ok(app.page_of(&frame, &Head::default(), &body))
+    let head = Head {
+        beside: Some(
+            html! { span.m.sm id="tail-state" role="status" { "Reload the page for what is new" } },
+        ),
+        actions: Some(html! { button type="button" id="tail-pause" hidden { "Pause" } }),
+        ..Head::default()
+    };
+    Ok(app.page_of(&frame, &head, &body))
 }
 
-fn form(query: &TailQuery, left_out: &LeftOut) -> Markup {
+/// What is asked for, and what the page shows of it.
+async fn filters(app: &App, query: &TailQuery) -> Markup {
+    let (topic, name) = (given(query.topic.as_ref()), given(query.name.as_ref()));
+    // What can't be read is no list: then there are fields.
+    let topics = app.api.topics_page(None).await.ok();
+    let subscriptions = match &topic {
+        Some(topic) => app.api.subscriptions_page(topic, None).await.ok(),
+        None => None,
+    };
+    let names = subscriptions.filter(|page| page.next.is_none()).map(|page| page.items);
+    let names: Option<Vec<_>> =
+        names.as_ref().map(|all| all.iter().map(|one| one.name.as_str()).collect());
     html! {
-        form.row method="get" action="/tail" role="search" aria-label="Which attempts" {
-            label { "Topic " input name="topic" value=(query.topic.as_deref().unwrap_or_default()); }
-            label { "Event subscription of it " input name="name" value=(query.name.as_deref().unwrap_or_default()); }
+        form.row method="get" action="/tail" role="search" aria-label="Which attempts" data-choose {
+            (choose_topic(topics.as_ref(), topic.as_deref(), "All topics"))
+            (kit::names("name", "Event subscription", "All event subscriptions", names.as_deref(), name.as_deref().unwrap_or_default()))
             label.check { input type="checkbox" name="failed" value="yes" checked[query.failed.is_some()]; "Only failures" }
             button { "Follow" }
+            span.row.script id="tail-filters" {
+                input type="search" id="tail-words" aria-label="Only lines with these words" placeholder="Event id, text of a response…";
+                @for (chip, name, kind) in CHIPS {
+                    button.chip type="button" data-only=(chip) aria-pressed="true" {
+                        svg class={ "dot " (kind.fill()) } viewBox="0 0 9 9" aria-hidden="true" { rect width="9" height="9" rx="2" {} }
+                        (name) " " span.n.m {}
+                    }
+                }
+            }
         }
-        (left_out.notes())
-        p.m { "On AWS, attempts that succeed at once are logged only where log_successful_attempts is set." }
     }
 }
 
@@ -309,7 +360,7 @@ impl Following {
     }
 
     /// Looks for what is new. The first look catches up, and may have something left out.
-    async fn look(&mut self) -> anyhow::Result<Option<String>> {
+    async fn look(&mut self) -> anyhow::Result<Option<Markup>> {
         let (mut lines, gap) = match std::mem::replace(&mut self.has_looked, true) {
             false => {
                 let CaughtUp { lines, begins_ms } = self.follower.catch_up(CAUGHT_UP_MAX).await?;
@@ -329,24 +380,50 @@ impl Following {
 }
 
 /// Says what a page that was left does not show.
-fn left_out(left_ms: i64, begins_ms: i64) -> String {
+fn left_out(left_ms: i64, begins_ms: i64) -> Markup {
     let [left, begins] =
-        [left_ms, begins_ms].map(|at_ms| Timestamp::from_millis(at_ms).to_iso_8601());
-    format!(
-        "The page was away: what was attempted from {left} to {begins} is not shown. `gridpost tail --since` and \
-         `gridpost explain` read it."
-    )
+        [left_ms, begins_ms].map(|at_ms| text::clock(Time(Timestamp::from_millis(at_ms))));
+    html! {
+        "The page was away: what was attempted from " (left) " to " (begins) " is not shown. " code { "gridpost tail --since" }
+        " and " code { "gridpost explain" } " read it."
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use gridpost_ops::testkit::documents;
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
     fn what_is_left_out_is_told_by_its_times() {
-        let told = left_out(0, 60_000);
-        for part in ["1970-01-01T00:00:00.000Z", "1970-01-01T00:01:00.000Z", "tail --since"] {
-            assert!(told.contains(part), "{part} is not in {told}");
+        let gap = Entry::gap(0, &left_out(0, 60_000));
+        for part in [
+            "datetime=\"1970-01-01T00:00:00.000Z\"",
+            "1970-01-01 00:01:00.000 UTC",
+            "tail --since",
+            "data-at=\"0\"",
+        ] {
+            assert!(gap.html.contains(part), "{part} is not in {}", gap.html);
+        }
+    }
+
+    #[test]
+    fn a_line_has_the_chip_of_what_became_of_it() {
+        let chip = |patch: &Value| {
+            let entry = serde_json::from_value(documents::journal_entry(patch));
+            chip(&AttemptLine(entry.expect("an entry")))
+        };
+        for (patch, want) in [
+            (json!({"kind": "Success"}), "ok"),
+            (json!({"kind": "LateSuccess"}), "ok"),
+            (json!({"due": "2026-01-01T00:00:00Z"}), "again"),
+            (json!({"reason": "R"}), "end"),
+            (json!({"kind": "DeadLettered"}), "end"),
+            (json!({"kind": "SuccessAfterEnd"}), "end"),
+        ] {
+            assert_eq!(chip(&patch), want, "{patch}");
         }
     }
 }

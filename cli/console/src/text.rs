@@ -31,6 +31,13 @@ pub(super) fn time_or_text(text: &str) -> Markup {
     }
 }
 
+/// Shows a sentence whose times are times.
+pub(super) fn sentence(text: &str) -> Markup {
+    html! {
+        @for (at, word) in text.split(' ').enumerate() { @if at > 0 { " " } (time_or_text(word)) }
+    }
+}
+
 /// Writes a number in groups of three digits.
 pub(super) fn number(number: u64) -> String {
     let digits = number.to_string();
@@ -206,6 +213,8 @@ mod tests {
         let at = time_or_text("2026-11-23T14:48:16.000Z").into_string();
         assert!(at.contains("datetime=\"2026-11-23T14:48:16.000Z\""), "{at}");
         assert_eq!(time_or_text("-").into_string(), time(None).into_string());
+        let told = sentence("<b> from before 2026-11-23T14:48:16.000Z").into_string();
+        assert!(told.starts_with("&lt;b&gt; from before <time"), "{told}");
         for (part, whole, want) in [
             (0, 0, "–"),
             (0, 9, "0.0 %"),

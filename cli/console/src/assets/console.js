@@ -191,7 +191,15 @@
     const words = document.getElementById("tail-words");
     let source = null;
     let last = list.dataset.from;
-    const filter = (line) => { line.hidden = !line.textContent.toLowerCase().includes(words.value.toLowerCase()); };
+    const chips = all("[data-only]");
+    const filter = (line) => {
+      const { chip } = line.dataset;
+      const isOff = chips.some((one) => one.dataset.only === chip && one.ariaPressed === "false");
+      line.hidden = chip !== undefined && (isOff || !line.textContent.toLowerCase().includes(words.value.toLowerCase()));
+    };
+    const count = () => {
+      for (const one of chips) one.lastElementChild.textContent = all(`[data-chip="${one.dataset.only}"]`, list).length;
+    };
     const add = (line) => {
       if (document.getElementById(line.id)) return;
       const made = document.createElement("template");
@@ -202,20 +210,25 @@
       while (list.children.length > LINES_MAX) list.lastElementChild.remove();
       times(row);
       filter(row);
+      count();
       document.getElementById("tail-empty")?.remove();
+    };
+    const say = (text, isLive = false) => {
+      state.textContent = text;
+      state.classList.toggle("lv", isLive);
     };
     const stop = (text) => {
       source.close();
       source = null;
       pause.textContent = "Go on";
-      state.textContent = text;
+      say(text);
     };
     const start = () => {
       const url = new URL(list.dataset.stream, location.href);
       url.searchParams.set("from", last);
       source = new EventSource(url);
       pause.textContent = "Pause";
-      source.onopen = () => { state.textContent = "Live"; };
+      source.onopen = () => say("Live", true);
       source.addEventListener("attempt", (message) => {
         last = message.lastEventId || last;
         add(JSON.parse(message.data));
@@ -225,13 +238,20 @@
       source.addEventListener("part", (message) => { const { id, html } = JSON.parse(message.data); put(id, html); });
       source.addEventListener("problem", (message) => stop(JSON.parse(message.data)));
       source.onerror = () => {
-        if (source.readyState === EventSource.CONNECTING) state.textContent = "The connection is lost; trying again.";
+        if (source.readyState === EventSource.CONNECTING) say("The connection is lost; trying again.");
         else stop("The stream has ended: the console was ended, or this browser is not signed in. Nothing is tried again.");
       };
     };
     pause.hidden = false;
     pause.addEventListener("click", () => { if (source !== null) stop("Paused."); else start(); });
     words.addEventListener("input", () => [...list.children].forEach(filter));
+    for (const one of chips) {
+      one.addEventListener("click", () => {
+        one.ariaPressed = String(one.ariaPressed === "false");
+        [...list.children].forEach(filter);
+      });
+    }
+    count();
     let waits = document.hidden;
     document.addEventListener("visibilitychange", () => {
       if (document.hidden && source !== null) {
@@ -273,6 +293,8 @@
     };
     form.addEventListener("input", () => { clearTimeout(waits); waits = setTimeout(ask, 400); });
   };
+
+  document.addEventListener("change", (event) => { if (event.target.matches?.("form[data-choose] select")) event.target.form.requestSubmit(); });
 
   document.addEventListener("DOMContentLoaded", () => {
     document.documentElement.classList.add("js");

@@ -101,6 +101,11 @@ fn gaps(length: u64) -> u64 {
     units.into_iter().find_map(round).unwrap_or(1)
 }
 
+/// Writes a point in time as below a picture, with the day where that is not clear.
+pub(crate) fn hour(at: Timestamp, has_day: bool) -> Markup {
+    time(at, if has_day { Form::Day } else { Form::Minute })
+}
+
 fn time(at: Timestamp, form: Form) -> Markup {
     let utc = at.utc();
     let (hour, minute, second) = utc.time().as_hms();

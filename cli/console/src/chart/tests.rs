@@ -58,7 +58,11 @@ fn all(name: &str, value: u64) -> Vec<String> {
     let next = Coming { number: 2, status: html! { "caller's" }, at, ends: at, told };
     let row =
         Row { name: name.to_owned(), count: value, kind: Kind::Dead, url: Some("/a".to_owned()) };
+    let source = Source { name: name.to_owned(), told: name.to_owned(), count: value };
+    let flow_given =
+        Flow { sources: &[source], ends: &[(Kind::Ok, value, "a"), (Kind::Bad, 1, "b")] };
     let drawn = [
+        flow(&flow_given),
         spark(&[Some(value), None, Some(value)], Kind::Acc),
         bars(&bars_given),
         bars_table(&bars_given),
@@ -114,6 +118,7 @@ fn nothing_is_drawn_of_nothing() {
         mini(&[]),
         legend(&[]),
         breakdown(&[]),
+        flow(&Flow { sources: &[], ends: &[(Kind::Ok, 0, "a")] }),
         heat(&heat_given),
         axis(&axis_given),
         lanes(&[], 0.0, None),

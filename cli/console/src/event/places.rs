@@ -82,11 +82,8 @@ pub(super) fn places(of: &Explanation) -> Vec<Place<'_>> {
     let names = of.wants.iter().map(|(name, _)| name.as_str());
     let names = names.chain(of.deliveries.iter().map(|one| one.name.as_str()));
     let names = names.chain(verdicts.clone().map(|one| one.event_subscription.as_str()));
-    let held: BTreeMap<_, _> = of
-        .holding_back
-        .iter()
-        .map(|one| (one.event_subscription.as_str(), &one.health))
-        .collect();
+    let held: BTreeMap<_, _> =
+        of.holding_back.iter().map(|one| (one.event_subscription.as_str(), &one.health)).collect();
     let names: BTreeSet<_> = names.chain(held.keys().copied()).collect();
     let place = |name| Place {
         name,
@@ -96,7 +93,9 @@ pub(super) fn places(of: &Explanation) -> Vec<Place<'_>> {
         wants: of.wants.iter().find(|(one, _)| one == name).map_or("", |(_, wants)| wants),
     };
     let mut places: Vec<_> = names.into_iter().map(place).collect();
-    places.sort_by_key(|place| (place.deliveries.is_empty(), place.standing().max(Standing::Delivered)));
+    places.sort_by_key(|place| {
+        (place.deliveries.is_empty(), place.standing().max(Standing::Delivered))
+    });
     places
 }
 
@@ -188,21 +187,25 @@ impl Place<'_> {
     }
 
     fn points(&self, published: Time, now: Timestamp) -> Vec<Point> {
-        let point = |at: Time, mark, told: String| {
-            Point { at: at.0.since(published.0).as_secs_f64(), mark, label: String::new(), told }
+        let point = |at: Time, mark, told: String| Point {
+            at: at.0.since(published.0).as_secs_f64(),
+            mark,
+            label: String::new(),
+            told,
         };
         let attempts = self.attempts().into_iter();
         let mut points: Vec<_> =
             attempts.map(|(at, kind, told)| point(at, Mark::Dot(kind), told)).collect();
         let ends = self.lines().filter(|line| line.kind.is_end());
-        points.extend(ends.map(|line| {
-            point(line.time, Mark::End, line.describe_fate().unwrap_or_default())
-        }));
+        points.extend(
+            ends.map(|line| point(line.time, Mark::End, line.describe_fate().unwrap_or_default())),
+        );
         if let Some((due, expires)) = self.next(now) {
             points.push(point(due, Mark::Next, "the next attempt, not before".to_owned()));
             points.push(point(expires, Mark::End, "its time-to-live ends".to_owned()));
         }
-        let until = self.held.filter(|health| health.pause.is_none()).and_then(|health| health.until);
+        let until =
+            self.held.filter(|health| health.pause.is_none()).and_then(|health| health.until);
         points.extend(until.map(|until| {
             point(until, Mark::Next, "held back: the first attempt, not before".to_owned())
         }));
@@ -319,10 +322,10 @@ pub(super) fn pills(all: &[&Explanation]) -> Markup {
 }
 
 pub(super) fn lanes(app: &App, of: &Explanation, id: &str, now: Timestamp) -> Markup {
-    let lanes: Vec<_> =
-        places(of).iter().map(|place| place.lane(app, of, id, now)).collect();
+    let lanes: Vec<_> = places(of).iter().map(|place| place.lane(app, of, id, now)).collect();
     let since = published(of).map(|at| now.since(at.0).as_secs_f64());
-    let legend = [(Kind::Ok, "delivered", None), (Kind::Bad, "failed", None), (Kind::Dead, "ends", None)];
+    let legend =
+        [(Kind::Ok, "delivered", None), (Kind::Bad, "failed", None), (Kind::Dead, "ends", None)];
     kit::flush("Where it went", &chart::legend(&legend), &chart::lanes(&lanes, 60.0, since))
 }
 
@@ -341,9 +344,17 @@ pub(super) fn attempts_of(of: &Explanation) -> Markup {
         ]
     };
     let rows: Vec<_> = lines.iter().map(row).collect();
-    let head = [("Time", "nw"), ("Event subscription", ""), ("#", "n"), ("Answer", ""), ("Took", "n nw"), ("What follows", "gr")];
+    let head = [
+        ("Time", "nw"),
+        ("Event subscription", ""),
+        ("#", "n"),
+        ("Answer", ""),
+        ("Took", "n nw"),
+        ("What follows", "gr"),
+    ];
     let title = format!("Attempts of this event in {}", of.topic());
-    let count = html! { span.sm.m { (counted(rows.len() as u64, "entry").replace("entrys", "entries")) } };
+    let count =
+        html! { span.sm.m { (counted(rows.len() as u64, "entry").replace("entrys", "entries")) } };
     html! { @if !rows.is_empty() { (kit::flush("Attempts", &count, &kit::table(&title, &head, &rows))) } }
 }
 
@@ -418,8 +429,16 @@ mod tests {
         let paused = health(&json!({ "pause": pause }));
         let waits = health(&json!({ "until": until }));
         for (health, standing, parts) in [
-            (&paused, Standing::Paused, &["by &lt;me&gt;, time-to-live runs", "resumed", "is over before"][..]),
-            (&waits, Standing::HeldBack, &["If it wants the event", "is attempted until <time"][..]),
+            (
+                &paused,
+                Standing::Paused,
+                &["by &lt;me&gt;, time-to-live runs", "resumed", "is over before"][..],
+            ),
+            (
+                &waits,
+                Standing::HeldBack,
+                &["If it wants the event", "is attempted until <time"][..],
+            ),
         ] {
             let place = Place { held: Some(health), ..place(&[]) };
             let told = place.why().into_string();
@@ -430,7 +449,11 @@ mod tests {
         }
         let published = Timestamp::parse_rfc_3339(since).expect("a time");
         let place = Place { held: Some(&waits), ..place(&[]) };
-        let points: Vec<_> = place.points(published.into(), published).iter().map(|one| (one.at, one.mark)).collect();
+        let points: Vec<_> = place
+            .points(published.into(), published)
+            .iter()
+            .map(|one| (one.at, one.mark))
+            .collect();
         assert_eq!(points, [(86_400.0, Mark::Next)]);
     }
 
@@ -456,17 +479,25 @@ mod tests {
     #[test]
     fn each_event_subscription_has_one_place_and_says_why_it_does_not_want_the_event() {
         let mut of = Explanation::noting("");
-        let refused = |name: &str| json!({"eventSubscription": name, "state": "Expired", "matches": false,
-            "refusedBy": [{"path": "filter.advancedFilters[0]", "found": 1, "message": "<1>"}]});
-        of.verdicts = serde_json::from_value(json!([refused("a"), refused("b")])).expect("verdicts");
+        let refused = |name: &str| {
+            json!({"eventSubscription": name, "state": "Expired", "matches": false,
+            "refusedBy": [{"path": "filter.advancedFilters[0]", "found": 1, "message": "<1>"}]})
+        };
+        of.verdicts =
+            serde_json::from_value(json!([refused("a"), refused("b")])).expect("verdicts");
         of.wants = ["a", "b", "c"].map(|name| (name.to_owned(), "x".to_owned())).to_vec();
         of.deliveries = vec![delivery(Some(DeliveryStatus::Delivered), &[])];
         let places = places(&of);
         let found: Vec<_> = places.iter().map(|one| (one.name, one.standing())).collect();
-        let want = [("a", Standing::Delivered), ("c", Standing::NotKnown), ("b", Standing::Filtered)];
+        let want =
+            [("a", Standing::Delivered), ("c", Standing::NotKnown), ("b", Standing::Filtered)];
         assert_eq!(found, want);
         let why = places[2].why().into_string();
-        assert!(why.contains("It is expired. ") && why.contains("<code>advancedFilters[0]</code>: &lt;1&gt;"), "{why}");
+        assert!(
+            why.contains("It is expired. ")
+                && why.contains("<code>advancedFilters[0]</code>: &lt;1&gt;"),
+            "{why}"
+        );
         assert!(pills(&[&of]).into_string().contains("1 delivered"));
     }
 }
