@@ -38,19 +38,31 @@ pub(super) fn events(line: &AttemptLine) -> Markup {
     }
 }
 
-/// Shows what follows, with what the endpoint answered.
+/// Shows which attempt it was, unless it was none.
+pub(super) fn number(line: &AttemptLine) -> Markup {
+    html! { (line.label().trim_start_matches('#')) }
+}
+
+/// Shows what follows, with what the endpoint answered, in one line.
 pub(super) fn follows(line: &AttemptLine) -> Markup {
+    let reason = line.reason.as_deref().unwrap_or_default();
+    let words = text::words(reason);
+    let fate = line.describe_fate().map(|fate| fate.replace(reason, &words));
+    let title = fate.as_ref().or(line.response.as_ref()).map(|text| visible(text));
     html! {
-        @match (line.describe_fate(), &line.due, &line.reason) {
-            (Some(fate), ..) => { (visible(&fate)) }
-            (None, Some(due), _) => {
-                "next due " (text::time(*due))
-                @if let Some(because) = line.wait_because { span.m { ", " (describe_reason(because.into())) } }
+        @if fate.is_some() || line.due.is_some() || line.reason.is_some() || line.response.is_some() {
+            span.cut title=[title] {
+                @match (&fate, &line.due) {
+                    (Some(fate), _) => { (visible(fate)) }
+                    (None, Some(due)) => {
+                        "next due " (text::time(*due))
+                        @if let Some(because) = line.wait_because { span.m { ", " (describe_reason(because.into())) } }
+                    }
+                    (None, None) => @if !words.is_empty() { "ends: " (visible(&words)) },
+                }
+                @if let Some(said) = &line.response { " " span.mono.m { (visible(said)) } }
             }
-            (None, None, Some(reason)) => { "ends: " (visible(reason)) }
-            (None, None, None) => {}
         }
-        @if let Some(said) = &line.response { span.cut.mono.m title=(visible(said)) { (visible(said)) } }
     }
 }
 
@@ -81,7 +93,7 @@ mod tests {
             assert!(ended.contains(word), "{ended}");
         }
         let (answer, failed) = shown(&json!({"reason": "R", "response": "<b>"}));
-        assert!(failed.starts_with("ends: R") && failed.contains("&lt;b&gt;"), "{failed}");
+        assert!(failed.contains("ends: R") && failed.contains("&lt;b&gt;"), "{failed}");
         assert!(answer.contains("title=\"Busy\"") && answer.contains("503"), "{answer}");
     }
 }

@@ -156,10 +156,12 @@ pub(super) async fn show(
         (live_part("delivery", &html! {
             (tiles(&shown, &beside))
             div.g.g21 {
+                div {
                 (kit::flush("Attempts", &chart::legend(&legend), &html! {
                     (waterfall(&shown, now))
                     @if shown.attempts.is_empty() { p.in { "Not attempted so far: its endpoint gets nothing at present." } }
                 }))
+                }
                 div {
                     (kit::card("This delivery", &html! {}, &facts(&shown, &topic, &name)))
                     @match &beside.health {
@@ -405,10 +407,10 @@ fn also_waiting(list: &str, others: &anyhow::Result<Page<Delivery>>, shown: &Del
         Err(error) => return failure::problem("What else waits could not be read.", error),
     };
     let row = |one: &Delivery| {
-        vec![link(list, one), html! { (one.delivery_attempts) }, text::time(one.publish_time)]
+        vec![link(list, one), text::time(one.publish_time), html! { (one.delivery_attempts) }]
     };
     let rows: Vec<_> = others.take(OTHERS).map(row).collect();
-    let head = [("Delivery", "gr"), ("Attempts", "n"), ("Published", "nw")];
+    let head = [("Delivery", "gr"), ("Published", "nw"), ("Attempts", "n")];
     let all = html! { a.sm href=(list) { "List" } };
     html! { @if !rows.is_empty() { (kit::flush("Also waiting", &all, &kit::table("Also waiting", &head, &rows))) } }
 }

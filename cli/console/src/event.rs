@@ -186,16 +186,22 @@ fn search(topics: &Page<Topic>, typed: &EventQuery) -> Markup {
 /// A choice of a topic, which is a list unless there are more than a page of them.
 pub(super) fn choose_topic(topics: Option<&Page<Topic>>, on: Option<&str>, all: &str) -> Markup {
     let topics = topics.filter(|topics| topics.next.is_none()).map(|topics| &topics.items);
-    let names: Option<Vec<_>> = topics.map(|all| all.iter().map(|topic| topic.name.as_str()).collect());
+    let names: Option<Vec<_>> =
+        topics.map(|all| all.iter().map(|topic| topic.name.as_str()).collect());
     kit::names("topic", "Topic", all, names.as_deref(), on.unwrap_or_default())
 }
 
 /// Says that nothing is known of it, and where it may be.
 fn nothing(typed: &EventQuery, id: &str, known: &[&Explanation]) -> Markup {
+    let since = typed.since();
+    let back = SPANS
+        .iter()
+        .find(|(_, span)| *span == since)
+        .map_or(since.clone(), |(name, _)| (*name).to_owned());
     let gaps = known.iter().flat_map(|one| &one.left_out);
     let text = html! {
         p {
-            "Looked back " (visible(&typed.since())) " in "
+            "Looked back " (visible(&back)) " in "
             @match given(typed.topic.as_ref()) { Some(topic) => (visible(&topic)), None => "all topics" } ". "
             "It may wait for its first attempt, be wanted by no filter, or be older. An event of a schema of your own has no "
             "id there."
@@ -203,7 +209,7 @@ fn nothing(typed: &EventQuery, id: &str, known: &[&Explanation]) -> Markup {
         @for gap in gaps { p { "The journal: " (text::sentence(gap)) "." } }
     };
     let actions = html! {
-        @if typed.since() != "7d" { (kit::button(&typed.back("7d"), None, "Look back 7 days")) }
+        @if since != "7d" { (kit::button(&typed.back("7d"), None, "Look back 7 days")) }
         (kit::button("#give", None, "Ask every filter"))
     };
     let title = format!("No attempt of {} is known", visible(id));
@@ -218,7 +224,7 @@ fn of_topic(app: &App, of: &Explanation, id: &str, now: Timestamp) -> Markup {
                 "It is " code { (visible(other)) } ": what event subscriptions make of an event is told of that one."
             }, &html! {}))
         }
-        (tiles(of, now))
+        @if of.outcome().is_ok() { (tiles(of, now)) }
         (places::lanes(app, of, id, now))
         div.g.g21[of.event.is_some()] {
             div {

@@ -308,15 +308,13 @@ pub(super) fn table<'a>(
     rows: &[Vec<Markup>],
 ) -> Markup {
     let caption = id_of("caption", label);
-    let columns: Vec<Column<'_>> = head.iter().map(|one| (*one).into()).collect();
-    let says_nothing = |cell: &Markup| matches!(cell.0.as_str(), "" | "-" | "–");
     html! {
         div.scroll id=(id_of("table", label)) role="region" aria-labelledby=(caption) tabindex="0" {
             table.st {
                 caption id=(caption) { (visible(label)) }
                 thead {
                     tr {
-                        @for Column(name, class) in &columns {
+                        @for Column(name, class) in head.iter().map(|one| (*one).into()) {
                             th scope="col" class=[(!class.is_empty()).then_some(class)] {
                                 @if name.is_empty() { span.vh { "Action" } } @else { (name) }
                             }
@@ -324,19 +322,23 @@ pub(super) fn table<'a>(
                     }
                 }
                 tbody {
-                    @for row in rows {
-                        tr {
-                            @for (at, cell) in row.iter().enumerate() {
-                                @let Column(name, class) = columns.get(at).copied().unwrap_or(Column("", ""));
-                                @let hidden = if says_nothing(cell) { "hide" } else { "" };
-                                @let class = [class, hidden].join(" ");
-                                td class=[Some(class.trim()).filter(|class| !class.is_empty())]
-                                    data-l=[(at > 0 && !name.is_empty()).then_some(name)] { (cell) }
-                            }
-                        }
-                    }
+                    @for row in rows { tr { (cells(head, row)) } }
                 }
             }
+        }
+    }
+}
+
+/// The cells of a row of such a table.
+pub(super) fn cells<'a>(head: &[impl Into<Column<'a>> + Copy], row: &[Markup]) -> Markup {
+    let says_nothing = |cell: &Markup| matches!(cell.0.as_str(), "" | "-" | "–");
+    html! {
+        @for (at, cell) in row.iter().enumerate() {
+            @let Column(name, class) = head.get(at).map_or(Column("", ""), |one| (*one).into());
+            @let hidden = if says_nothing(cell) { "hide" } else { "" };
+            @let class = [class, hidden].join(" ");
+            td class=[Some(class.trim()).filter(|class| !class.is_empty())]
+                data-l=[(at > 0 && !name.is_empty()).then_some(name)] { (cell) }
         }
     }
 }

@@ -59,6 +59,7 @@ pub(super) async fn show(
     let since = given(asked.since.as_ref()).unwrap_or_else(|| SINCE.to_owned());
     let span: TimeSpan =
         since.parse().map_err(|error| Misuse(format!("Events published since: {error}")))?;
+    let now = app.settings.target.now().await.ok();
     let body = html! {
         div {
             div.card.in.late { "Reading the journal, and counting what waits, up to a limit. On AWS that may take some seconds." }
@@ -70,7 +71,7 @@ pub(super) async fn show(
     let on = SPANS.iter().find(|(_, span)| *span == since).map_or("", |(name, _)| name);
     let back = |span| with_query("/ledger", &[("since", span)]);
     let actions = kit::choice("Published since", on, &SPANS.map(|(name, span)| (name, back(span))));
-    let head = Head { actions: Some(actions), ..Head::default() };
+    let head = Head { actions: Some(actions), now, ..Head::default() };
     Ok(page::streamed(app.page_of(&frame, &head, &body), async move {
         match audit::look_back(&app.settings.target, span, Effort::OF_A_PAGE).await {
             Ok(audit) => told(&audit),
@@ -184,6 +185,7 @@ fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
         }
         Verdict::Balances => (Kind::Ok, "Every event has a known end, or waits".to_owned()),
     };
+    let is_many = hours.len() > HOURS_TOLD;
     let open: Vec<_> = hours.iter().filter(|(_, sum)| sum.is_open).map(|(hour, _)| *hour).collect();
     let closed = (hours.len() - open.len()) as u64;
     let text = html! {
@@ -202,7 +204,7 @@ fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
         }
         @if closed > 0 && all.missing == 0 && all.ends_too_many == 0 { p { (counted(closed, "closed hour")) " without a difference." } }
         @if let (Some(first), Some(last)) = (open.first(), open.last()) {
-            p { "What was published from " (text::time(Time(*first))) " on is not judged before " (text::time(Time(Timestamp::from_millis(last.as_millis() + OPEN_FOR_MS)))) "." }
+            p { "What was published from " (chart::hour(*first, is_many)) " on is not judged before " (chart::hour(Timestamp::from_millis(last.as_millis() + OPEN_FOR_MS), is_many)) "." }
         }
         @if all.lost() > 0 {
             p { (events(all.lost())) " lost for good: the event subscription had no place for dead letters, or it could not be written." }
@@ -369,7 +371,8 @@ fn by_subscription(keys: &BTreeMap<&SubscriptionKey, Sum>) -> Markup {
     let row = |(key, sum): (&&SubscriptionKey, &Sum)| {
         let Account { matched, redriven, delivered, latencies, .. } = &sum.account;
         vec![
-            html! { a href=(subscription_url(&key.topic, &key.name, "")) { (text::soft(&key.name)) } " " span.m { (text::soft(&key.topic)) } },
+            html! { a href=(subscription_url(&key.topic, &key.name, "")) { (text::soft(&key.name)) } },
+            html! { span.m { (text::soft(&key.topic)) } },
             count(*matched),
             count(*redriven),
             count(*delivered),
@@ -383,7 +386,8 @@ fn by_subscription(keys: &BTreeMap<&SubscriptionKey, Sum>) -> Markup {
     };
     let rows: Vec<_> = keys.iter().map(row).collect();
     let head = [
-        ("Event subscription", ""),
+        ("Event subscription", "nw"),
+        ("Topic", ""),
         ("Matched", "n"),
         ("Redriven", "n"),
         ("Delivered", "n"),
@@ -429,7 +433,7 @@ fn by_topic(audit: &Audit) -> Markup {
     let row = |(name, Intake { accepted, unmatched }): (&str, Intake)| {
         vec![
             html! { a href=(urls::topic_url(name)) { (text::soft(name)) } },
-            html! { (number(accepted)) },
+            html! { (counted(accepted, "event")) },
             html! { (number(unmatched)) },
         ]
     };

@@ -127,11 +127,11 @@ impl Entry {
 }
 
 const HEAD: [(&str, &str); 7] = [
-    ("Time", ""),
-    ("Event subscription", ""),
+    ("Time", "nw"),
+    ("Event subscription", "nw"),
     ("#", "n"),
     ("Answer", ""),
-    ("Took", "n"),
+    ("Took", "n nw"),
     ("Events", ""),
     ("What follows", "gr"),
 ];
@@ -148,19 +148,20 @@ fn chip(line: &AttemptLine) -> &'static str {
     }
 }
 
-/// An attempt or an end. Its cells are those of a table's row, on a phone, too.
+/// An attempt or an end.
 fn row(line: &AttemptLine, id: &str) -> Markup {
     let url = subscription_url(&line.topic, &line.event_subscription, "");
+    let cells = [
+        text::clock(line.time),
+        html! { a href=(url) { (text::soft(&line.subscription())) } },
+        attempts::number(line),
+        attempts::answer(line),
+        attempts::took(line),
+        attempts::events(line),
+        attempts::follows(line),
+    ];
     html! {
-        tr id=(id) data-at=(line.time.0.as_millis()) data-chip=(chip(line)) {
-            td.nw { (text::clock(line.time)) }
-            td { a href=(url) { (text::soft(&line.event_subscription)) } " " span.m { (text::soft(&line.topic)) } }
-            td.n data-l="#" { (line.label()) }
-            td data-l="Answer" { (attempts::answer(line)) }
-            td.n.nw data-l="Took" { (attempts::took(line)) }
-            td data-l="Events" { (attempts::events(line)) }
-            td.gr data-l="What follows" { (attempts::follows(line)) }
-        }
+        tr id=(id) data-at=(line.time.0.as_millis()) data-chip=(chip(line)) { (kit::cells(&HEAD, &cells)) }
     }
 }
 

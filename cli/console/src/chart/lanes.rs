@@ -26,7 +26,11 @@ pub(crate) fn lanes(lanes: &[Lane], longest: f64, now: Option<f64>) -> Markup {
     let longest = axis::length(lanes.iter().flat_map(|lane| &lane.points), longest);
     html! {
         ul.lanes {
-            li { span.sm.m { "Event subscription" } (axis::head(longest, now)) span.sm.m { "Standing" } }
+            li {
+                span.sm.m { "Event subscription" }
+                @if lanes.iter().any(|lane| lane.why.is_none()) { (axis::head(longest, now)) } @else { span {} }
+                span.sm.m { "Standing" }
+            }
             @for lane in lanes {
                 li {
                     span { (lane.head) }

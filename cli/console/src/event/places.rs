@@ -311,7 +311,7 @@ impl Place<'_> {
 /// Counts what became of it.
 pub(super) fn pills(all: &[&Explanation]) -> Markup {
     let mut counts: BTreeMap<_, u32> = BTreeMap::new();
-    for place in all.iter().flat_map(|of| places(of)) {
+    for place in all.iter().filter(|of| of.outcome().is_ok()).flat_map(|of| places(of)) {
         *counts.entry(place.standing()).or_default() += 1;
     }
     html! {
@@ -326,7 +326,8 @@ pub(super) fn lanes(app: &App, of: &Explanation, id: &str, now: Timestamp) -> Ma
     let since = published(of).map(|at| now.since(at.0).as_secs_f64());
     let legend =
         [(Kind::Ok, "delivered", None), (Kind::Bad, "failed", None), (Kind::Dead, "ends", None)];
-    kit::flush("Where it went", &chart::legend(&legend), &chart::lanes(&lanes, 60.0, since))
+    let title = if of.outcome().is_ok() { "Where it went" } else { "Where it may be" };
+    kit::flush(title, &chart::legend(&legend), &chart::lanes(&lanes, 60.0, since))
 }
 
 /// Lists the attempts at all event subscriptions by time.
@@ -337,7 +338,7 @@ pub(super) fn attempts_of(of: &Explanation) -> Markup {
         vec![
             text::clock(line.time),
             html! { a href=(subscription_url(of.topic(), &line.event_subscription, "")) { (text::soft(&line.event_subscription)) } },
-            html! { (line.label()) },
+            attempts::number(line),
             attempts::answer(line),
             attempts::took(line),
             attempts::follows(line),
