@@ -7,7 +7,7 @@ use axum::extract::{Path, Query, State};
 use axum::response::Redirect;
 use gridpost_api::{
     client::Page,
-    delivery::{Attempt, AttemptReason, Delivery, DeliveryShown, DeliveryStatus},
+    delivery::{Attempt, AttemptReason, Delivery, DeliveryShown, DeliveryStatus, NextAttempt},
     health::{EndpointState, Health, NewEvents},
     schema::Time,
     subscription::EventSubscription,
@@ -51,7 +51,7 @@ pub(super) async fn list(
             html! { @if let Some(at) = one.last_delivery_attempt_time { (text::time(at)) } },
             match (one.status, one.due) {
                 (DeliveryStatus::Waiting, due) if until > due => {
-                    html! { "after the endpoint's wait" }
+                    html! { "waits for the endpoint" }
                 }
                 (DeliveryStatus::Waiting, due) => text::time(due),
                 _ => status(one),
@@ -61,12 +61,12 @@ pub(super) async fn list(
     let rows: Vec<_> = page.items.iter().map(row).collect();
     let head = [
         ("Delivery", "gr"),
-        ("Published", ""),
+        ("Published", "nw"),
         ("Events", "n"),
         ("Attempts", "n"),
         ("Last answer", ""),
-        ("Last attempt", ""),
-        ("Next attempt", ""),
+        ("Last attempt", "nw"),
+        ("Next attempt", "nw"),
     ];
     let body = html! {
         @match &health {
@@ -159,7 +159,9 @@ pub(super) async fn show(
                 div {
                 (kit::flush("Attempts", &chart::legend(&legend), &html! {
                     (waterfall(&shown, now))
-                    @if shown.attempts.is_empty() { p.in { "Not attempted so far: its endpoint gets nothing at present." } }
+                    @if shown.attempts.is_empty() {
+                        p.in { "Not attempted so far: its endpoint gets nothing at present." }
+                    }
                 }))
                 }
                 div {
@@ -244,7 +246,7 @@ fn tiles(shown: &DeliveryShown, beside: &Beside) -> Markup {
                     at: (!is_over).then(|| text::time(due)),
                     note: Some(html! {
                         @if is_over { "its time-to-live ends before" }
-                        @else { "not before " (text::clock(due)) @if let Some(why) = next.because { ": " (because(why)) } }
+                        @else { (not_before(due, next)) }
                     }),
                     ..Tile::default()
                 }))
@@ -272,7 +274,9 @@ fn tiles(shown: &DeliveryShown, beside: &Beside) -> Markup {
                 (kit::tile(&Tile {
                     label: if next.is_some() { "Ends" } else { "Ended" },
                     at: Some(text::time(expires)),
-                    note: keeps.ok().map(|keeps| html! { @if keeps { "as a dead letter" } @else { "lost: no dead letters are kept" } }),
+                    note: keeps.ok().map(|keeps| html! {
+                        @if keeps { "as a dead letter" } @else { "lost: no dead letters are kept" }
+                    }),
                     ..Tile::default()
                 }))
             }
@@ -291,6 +295,10 @@ fn because(reason: AttemptReason) -> &'static str {
         AttemptReason::Resend => "it was asked for",
         AttemptReason::Pause => "it is paused",
     }
+}
+
+fn not_before(due: Time, next: &NextAttempt) -> Markup {
+    html! { "not before " (text::clock(due)) @if let Some(why) = next.because { ": " (because(why)) } }
 }
 
 /// Places its attempts, the next one and the end of its time on an axis that begins at the publish.
@@ -312,7 +320,11 @@ fn waterfall(shown: &DeliveryShown, now: Timestamp) -> Markup {
     };
     let attempts: Vec<_> = shown.attempts.iter().map(attempt).collect();
     let coming = shown.next.as_ref().map(|next| {
-        let due = next.endpoint_waits_until.or(next.paused_until).unwrap_or(next.not_before).max(now.into());
+        let due = next
+            .endpoint_waits_until
+            .or(next.paused_until)
+            .unwrap_or(next.not_before)
+            .max(now.into());
         let is_over = due >= next.expires;
         Coming {
             number: next.attempt,
@@ -322,8 +334,7 @@ fn waterfall(shown: &DeliveryShown, now: Timestamp) -> Markup {
             told: html! {
                 @if is_over { "its time-to-live ends before, " (text::time(next.expires)) }
                 @else {
-                    "not before " (text::clock(due)) @if let Some(why) = next.because { ": " (because(why)) }
-                    " · its time-to-live ends " (text::time(next.expires))
+                    (not_before(due, next)) " · its time-to-live ends " (text::time(next.expires))
                 }
             },
         }

@@ -120,7 +120,9 @@ async fn answer(app: &App, mut typed: EventQuery) -> Answer {
             Err(error) => (failure::problem("", error)),
             Ok(found) => {
                 @for (topic, told) in found {
-                    @if let Err(error) = told { (failure::problem(&format!("What is known in {topic} can't be read."), error)) }
+                    @if let Err(error) = told {
+                        (failure::problem(&format!("What is known in {topic} can't be read."), error))
+                    }
                 }
                 @if known.iter().all(|one| one.outcome().is_err()) { (nothing(&typed, &id, &known)) }
                 @for one in &known {
@@ -212,19 +214,21 @@ fn nothing(typed: &EventQuery, id: &str, known: &[&Explanation]) -> Markup {
         @if since != "7d" { (kit::button(&typed.back("7d"), None, "Look back 7 days")) }
         (kit::button("#give", None, "Ask every filter"))
     };
-    let title = format!("No attempt of {} is known", visible(id));
+    let title = format!("No attempt of “{}” is known", visible(id));
     kit::flush("", &html! {}, &kit::nothing(Icon::Search, &title, &text, &actions, ""))
 }
 
 fn of_topic(app: &App, of: &Explanation, id: &str, now: Timestamp) -> Markup {
     html! {
-        @for note in of.notes() { (kit::note(Kind::Warn, "Not all dead letters could be read", &html! { (visible(note)) }, &html! {})) }
+        @for note in of.notes() {
+            (kit::note(Kind::Warn, "Not all dead letters could be read", &html! { (visible(note)) }, &html! {}))
+        }
         @if let Some(other) = of.other_id() {
             (kit::note(Kind::Warn, "The event that was given has another id", &html! {
                 "It is " code { (visible(other)) } ": what event subscriptions make of an event is told of that one."
             }, &html! {}))
         }
-        @if of.outcome().is_ok() { (tiles(of, now)) }
+        @if of.outcome().is_ok() { (tiles(of)) }
         (places::lanes(app, of, id, now))
         div.g.g21[of.event.is_some()] {
             div {
@@ -246,7 +250,7 @@ fn event_card(EventText { json, letter_of }: &EventText) -> Markup {
     kit::card("The event", &from, &kit::json("the event", &json))
 }
 
-fn tiles(of: &Explanation, now: Timestamp) -> Markup {
+fn tiles(of: &Explanation) -> Markup {
     let places = places(of);
     let is = |standing| places.iter().filter(|place| place.standing() == standing).count();
     let count = |count: usize| number(count as u64);
@@ -257,9 +261,7 @@ fn tiles(of: &Explanation, now: Timestamp) -> Markup {
         .as_ref()
         .and_then(|event| serde_json::from_str(&event.json).ok())
         .unwrap_or_default();
-    let member = |names: [&str; 2]| {
-        names.into_iter().find_map(|name| event.get(name)?.as_str().map(visible))
-    };
+    let member = |name: &str| event.get(name)?.as_str().map(visible);
     let refused = is(Standing::Filtered);
     let by = match of.verdicts {
         Some(_) if refused == 0 => "as the filters are now".to_owned(),
@@ -270,11 +272,12 @@ fn tiles(of: &Explanation, now: Timestamp) -> Markup {
         div.g.gt {
             @if let Some(at) = places::published(of) {
                 (kit::tile(&Tile { label: "Published", at: Some(text::clock(at)),
-                    note: Some(html! { (text::time(at)) @if at.0 > now { " (the deployment's clock is behind)" } }), ..Tile::default() }))
+                    note: Some(text::time(at)), ..Tile::default() }))
             }
-            @if let Some(kind) = member(["eventType", "type"]) {
+            @if let Some(kind) = member("eventType").or_else(|| member("type")) {
                 (kit::tile(&Tile { label: "Type", at: Some(text::soft(&kind)),
-                    note: member(["subject", "source"]).map(|subject| html! { "subject " (text::soft(&subject)) }), ..Tile::default() }))
+                    note: member("subject").map(|subject| html! { "subject " (text::soft(&subject)) }),
+                    ..Tile::default() }))
             }
             (kit::tile(&Tile { label: "Wanted by", value: count(wanted), unit: &format!("of {}", count(all)),
                 note: Some(html! { (by) }), ..Tile::default() }))
@@ -340,7 +343,7 @@ mod tests {
     #[test]
     fn tiles_show_what_is_known_alone() {
         let mut of = Explanation::noting("");
-        let tiles_of = |of: &Explanation| tiles(of, Timestamp::from_millis(0)).into_string();
+        let tiles_of = |of: &Explanation| tiles(of).into_string();
         let told = tiles_of(&of);
         assert!(!told.contains("Type") && !told.contains("Published"), "{told}");
         assert!(told.contains("by the journal, or more"), "{told}");

@@ -173,13 +173,22 @@ pub(super) struct Tile<'a> {
     pub(super) href: Option<String>,
 }
 
+/// A colour beside its name.
+pub(super) fn dot(kind: Kind) -> Markup {
+    html! {
+        svg class={ "dot " (kind.fill()) } viewBox="0 0 9 9" aria-hidden="true" {
+            rect width="9" height="9" rx="2" {}
+        }
+    }
+}
+
 pub(super) fn tile(tile: &Tile<'_>) -> Markup {
     let Tile { label, value, at, unit, note, spark, kind, href } = tile;
     let tone = kind.map_or("", tone);
     let inner = html! {
         span.l {
             @if let Some(kind) = kind {
-                svg class={ "dot " (kind.fill()) } viewBox="0 0 9 9" aria-hidden="true" { rect width="9" height="9" {} }
+                (dot(*kind))
             }
             (label)
         }

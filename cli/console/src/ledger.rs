@@ -62,7 +62,9 @@ pub(super) async fn show(
     let now = app.settings.target.now().await.ok();
     let body = html! {
         div {
-            div.card.in.late { "Reading the journal, and counting what waits, up to a limit. On AWS that may take some seconds." }
+            div.card.in.late {
+                "Reading the journal, and counting what waits, up to a limit. On AWS that may take some seconds."
+            }
             (page::late())
         }
     };
@@ -191,37 +193,54 @@ fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
     let text = html! {
         @match audit.verdict() {
             Verdict::Missing { .. } => p {
-                "No queue holds as many messages. It may be a function that was killed between the end of a delivery and the write of "
-                "its counts (look for Task timed out, signal: killed and Runtime exited in the functions' logs of that hour), or a "
-                "delivery that was parked before its first attempt, or a message that lay in a queue for 14 days. If it is none of "
-                "these, it is a loss, which must not happen: please report it."
+                "No queue holds as many messages. It may be a function that was killed between the end of a delivery \
+                 and the write of its counts (look for Task timed out, signal: killed and Runtime exited in the \
+                 functions' logs of that hour), or a delivery that was parked before its first attempt, or a message \
+                 that lay in a queue for 14 days. If it is none of these, it is a loss, which must not happen: please \
+                 report it."
             },
             Verdict::UnderWay { events: under_way } => p {
-                (events(under_way)) " without a known end may be in the queues, waiting for a first attempt or on the way to a dead "
-                "letter, or in an hour that is open. That is no all-clear: look again later."
+                (events(under_way)) " without a known end may be in the queues, waiting for a first attempt or on the \
+                 way to a dead letter, or in an hour that is open. That is no all-clear: look again later."
             },
             Verdict::Balances => {},
         }
-        @if closed > 0 && all.missing == 0 && all.ends_too_many == 0 { p { (counted(closed, "closed hour")) " without a difference." } }
+        @if closed > 0 && all.missing == 0 && all.ends_too_many == 0 {
+            p { (counted(closed, "closed hour")) " without a difference." }
+        }
         @if let (Some(first), Some(last)) = (open.first(), open.last()) {
-            p { "What was published from " (chart::hour(*first, is_many)) " on is not judged before " (chart::hour(Timestamp::from_millis(last.as_millis() + OPEN_FOR_MS), is_many)) "." }
+            @let judged = Timestamp::from_millis(last.as_millis() + OPEN_FOR_MS);
+            p {
+                "What was published from " (chart::hour(*first, is_many)) " on is not judged before "
+                (chart::hour(judged, is_many)) "."
+            }
         }
         @if all.lost() > 0 {
-            p { (events(all.lost())) " lost for good: the event subscription had no place for dead letters, or it could not be written." }
+            p {
+                (events(all.lost())) " lost for good: the event subscription had no place for dead letters, or it \
+                 could not be written."
+            }
         }
         @if all.ends_too_many > 0 {
             p {
-                (counted(all.ends_too_many, "end")) " more than events: events delivered twice, publishes that were sent again after a "
-                "503, or an ingest that was killed before it wrote its counts. In the same hour they may hide others that are missing."
+                (counted(all.ends_too_many, "end")) " more than events: events delivered twice, publishes that were \
+                 sent again after a 503, or an ingest that was killed before it wrote its counts. In the same hour \
+                 they may hide others that are missing."
             }
         }
-        @if audit.ended_since() > 0 { p { (events(audit.ended_since())) " of what waits ended while this was counted." } }
+        @if audit.ended_since() > 0 {
+            p { (events(audit.ended_since())) " of what waits ended while this was counted." }
+        }
         @if audit.asked < audit.since {
-            p { "The journal keeps less than was asked for: nothing is known of what was published before " (text::time(Time(audit.since))) "." }
+            p {
+                "The journal keeps less than was asked for: nothing is known of what was published before "
+                (text::time(Time(audit.since))) "."
+            }
         }
         @if !has_all {
             p {
-                "More waits than was counted for this page, so nothing is called missing, and less is shown as waiting after an attempt"
+                "More waits than was counted for this page, so nothing is called missing, and less is shown as \
+                 waiting after an attempt"
                 @if let Some(first) = audit.partial.first() {
                     ": of " (counted(audit.partial.len() as u64, "event subscription")) ", such as " (first)
                 }
@@ -238,7 +257,9 @@ fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
         @for left_out in &audit.left_out { p { "The journal: " (text::sentence(left_out)) "." } }
     };
     let actions = html! {
-        @if matches!(&audit.queues, Ok(queues) if queues.poison > 0) { (kit::button("/waiting", None, "Open the poison queue")) }
+        @if matches!(&audit.queues, Ok(queues) if queues.poison > 0) {
+            (kit::button("/waiting", None, "Open the poison queue"))
+        }
     };
     kit::note(kind, &title, &text, &actions)
 }
@@ -275,7 +296,7 @@ fn equation(all: &Sum) -> Markup {
             @for ((kind, label, value), sign, note) in terms {
                 div.tile {
                     span.l {
-                        @if let Some(kind) = kind { svg class={ "dot " (kind.fill()) } viewBox="0 0 9 9" aria-hidden="true" { rect width="9" height="9" {} } }
+                        @if let Some(kind) = kind { (kit::dot(kind)) }
                         (label)
                     }
                     span.big { (value) }
@@ -438,7 +459,7 @@ fn by_topic(audit: &Audit) -> Markup {
         ]
     };
     let rows: Vec<_> = audit.topics().into_iter().map(row).collect();
-    let head = [("Topic", "gr"), ("Accepted", "n"), ("For no event subscription", "n")];
+    let head = [("Topic", "gr"), ("Accepted", "n nw"), ("For no event subscription", "n")];
     html! { @if !rows.is_empty() { (kit::flush("By topic", &html! {}, &kit::table("By topic", &head, &rows))) } }
 }
 

@@ -118,7 +118,7 @@ async fn check(app: &App, topic: &str, event: &str) -> anyhow::Result<Markup> {
 }
 
 /// Lists event subscriptions: whether each wants the event, and which part of it says no.
-pub(super) fn table_of_verdicts(topic: &str, all: &[ExplainedSubscription]) -> Markup {
+fn table_of_verdicts(topic: &str, all: &[ExplainedSubscription]) -> Markup {
     let row = |one: &ExplainedSubscription| {
         let name = &one.event_subscription;
         vec![

@@ -153,7 +153,7 @@ fn row(line: &AttemptLine, id: &str) -> Markup {
     let url = subscription_url(&line.topic, &line.event_subscription, "");
     let cells = [
         text::clock(line.time),
-        html! { a href=(url) { (text::soft(&line.subscription())) } },
+        html! { a.cut href=(url) title=(line.subscription()) { (line.subscription()) } },
         attempts::number(line),
         attempts::answer(line),
         attempts::took(line),
@@ -189,14 +189,20 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
         @if lines.is_empty() {
             div id="tail-empty" {
                 (kit::nothing(Icon::Tail, "Waiting for attempts", &html! {
-                    "Nothing was attempted in the last 10 minutes" @if query.is_narrow() { " of what is chosen" } ". Publish an event, "
-                    "and it shows here."
+                    "Nothing was attempted in the last 10 minutes"
+                    @if query.is_narrow() { " of what is chosen" } ". Publish an event, and it shows here."
                 }, &html! {}, ""))
             }
         }
         div.scroll id="table-tail" role="region" aria-label="Attempts, the newest first" tabindex="0" {
             table.st.feed {
-                thead { tr { @for (name, class) in HEAD { th scope="col" class=[(!class.is_empty()).then_some(class)] { (name) } } } }
+                thead {
+                    tr {
+                        @for (name, class) in HEAD {
+                            th scope="col" class=[(!class.is_empty()).then_some(class)] { (name) }
+                        }
+                    }
+                }
                 tbody data-stream=(with_query("/tail/stream", &query.pairs())) data-from=(follower.position_ms()) {
                     @for row in rows { (row) }
                 }
@@ -223,7 +229,8 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
 
 /// What is asked for, and what the page shows of it.
 async fn filters(app: &App, query: &TailQuery) -> Markup {
-    let (topic, name) = (given(query.topic.as_ref()), given(query.name.as_ref()));
+    let (topic, name) =
+        (given(query.topic.as_ref()), given(query.name.as_ref()).unwrap_or_default());
     // What can't be read is no list: then there are fields.
     let topics = app.api.topics_page(None).await.ok();
     let subscriptions = match &topic {
@@ -236,15 +243,15 @@ async fn filters(app: &App, query: &TailQuery) -> Markup {
     html! {
         form.row method="get" action="/tail" role="search" aria-label="Which attempts" data-choose {
             (choose_topic(topics.as_ref(), topic.as_deref(), "All topics"))
-            (kit::names("name", "Event subscription", "All event subscriptions", names.as_deref(), name.as_deref().unwrap_or_default()))
+            (kit::names("name", "Event subscription", "All event subscriptions", names.as_deref(), &name))
             label.check { input type="checkbox" name="failed" value="yes" checked[query.failed.is_some()]; "Only failures" }
             button { "Follow" }
             span.row.script id="tail-filters" {
-                input type="search" id="tail-words" aria-label="Only lines with these words" placeholder="Event id, text of a response…";
+                input type="search" id="tail-words" aria-label="Only lines with these words"
+                    placeholder="Event id, response…";
                 @for (chip, name, kind) in CHIPS {
                     button.chip type="button" data-only=(chip) aria-pressed="true" {
-                        svg class={ "dot " (kind.fill()) } viewBox="0 0 9 9" aria-hidden="true" { rect width="9" height="9" rx="2" {} }
-                        (name) " " span.n.m {}
+                        (kit::dot(kind)) (name) " " span.n.m {}
                     }
                 }
             }

@@ -28,7 +28,8 @@ pub(crate) fn lanes(lanes: &[Lane], longest: f64, now: Option<f64>) -> Markup {
         ul.lanes {
             li {
                 span.sm.m { "Event subscription" }
-                @if lanes.iter().any(|lane| lane.why.is_none()) { (axis::head(longest, now)) } @else { span {} }
+                @if lanes.iter().all(|lane| lane.why.is_some()) { span {} }
+                @else { (axis::head(longest, now)) }
                 span.sm.m { "Standing" }
             }
             @for lane in lanes {

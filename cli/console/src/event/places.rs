@@ -1,4 +1,4 @@
-//! Where an event went: how it stands at each event subscription of its topic, as lanes and as a table of attempts.
+//! Where an event went: how it stands at each event subscription of its topic, as lanes, and its attempts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use gridpost_core::journal::EntryKind;
 use gridpost_core::time::Timestamp;
 use gridpost_ops::attempt_lines::AttemptLine;
 use gridpost_ops::explain::{EventDelivery, Explanation, ends_meanwhile};
+use gridpost_ops::output::or_dash;
 use maud::{Markup, html};
 
 use crate::App;
@@ -19,7 +20,7 @@ use crate::chart::{self, Kind, Lane, Mark, Point};
 use crate::delivery::attempt_now;
 use crate::kit;
 use crate::sought::letters_query;
-use crate::text::{self, counted, visible};
+use crate::text::{self, visible};
 use crate::urls::{part, subscription_url, with_query};
 
 /// How an event stands at an event subscription, the worst first.
@@ -217,9 +218,12 @@ impl Place<'_> {
         let refused = self.verdict.filter(|one| !one.verdict.matches);
         html! {
             @if let Some(one) = refused.filter(|_| self.deliveries.is_empty()) {
-                @if one.state != SubscriptionState::Active { "It is " (text::words(&one.state.to_string()).to_lowercase()) ". " }
+                @if one.state != SubscriptionState::Active {
+                    "It is " (text::words(&one.state.to_string()).to_lowercase()) ". "
+                }
                 @for refusal in &one.verdict.refused_by {
-                    span.line { code { (visible(refusal.path.trim_start_matches("filter."))) } ": " (visible(&refusal.message)) }
+                    @let path = refusal.path.trim_start_matches("filter.");
+                    span.line { code { (visible(path)) } ": " (visible(&refusal.message)) }
                 }
             } @else if let Some(health) = self.held {
                 @if let Some(pause) = &health.pause {
@@ -261,7 +265,9 @@ impl Place<'_> {
             span.cut.sm.m title=(told) { (told) }
             @if again { span.sm.m.line { "sent again by a redrive" } }
             @if last.is_divided {
-                span.sm.m.line { "The delivery's events went different ways; what was left of it: " (status.unwrap_or("-".to_owned())) }
+                span.sm.m.line {
+                    "The delivery's events went different ways; what was left of it: " (or_dash(status))
+                }
             }
         }
     }
@@ -337,7 +343,7 @@ pub(super) fn attempts_of(of: &Explanation) -> Markup {
     let row = |line: &&AttemptLine| {
         vec![
             text::clock(line.time),
-            html! { a href=(subscription_url(of.topic(), &line.event_subscription, "")) { (text::soft(&line.event_subscription)) } },
+            html! { a href=(subscription_url(of.topic(), &line.event_subscription, "")) { (line.event_subscription) } },
             attempts::number(line),
             attempts::answer(line),
             attempts::took(line),
@@ -354,9 +360,7 @@ pub(super) fn attempts_of(of: &Explanation) -> Markup {
         ("What follows", "gr"),
     ];
     let title = format!("Attempts of this event in {}", of.topic());
-    let count =
-        html! { span.sm.m { (counted(rows.len() as u64, "entry").replace("entrys", "entries")) } };
-    html! { @if !rows.is_empty() { (kit::flush("Attempts", &count, &kit::table(&title, &head, &rows))) } }
+    html! { @if !rows.is_empty() { (kit::flush("Attempts", &html! {}, &kit::table(&title, &head, &rows))) } }
 }
 
 #[cfg(test)]
