@@ -237,7 +237,7 @@ fn of_topic(app: &App, of: &Explanation, id: &str, now: Timestamp) -> Markup {
                     @for gap in &of.left_out { p.sm.m { "The journal: " (text::sentence(gap)) "." } }
                 }
             }
-            @if let Some(event) = &of.event { (event_card(event)) }
+            @if let Some(event) = &of.event { div { (event_card(event)) } }
         }
     }
 }

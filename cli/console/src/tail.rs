@@ -194,8 +194,9 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
                 }, &html! {}, ""))
             }
         }
-        div.scroll id="table-tail" role="region" aria-label="Attempts, the newest first" tabindex="0" {
+        div.scroll id="table-tail" role="region" aria-labelledby="caption-tail" tabindex="0" {
             table.st.feed {
+                caption id="caption-tail" { "Attempts, the newest first" }
                 thead {
                     tr {
                         @for (name, class) in HEAD {

@@ -100,11 +100,14 @@ pub(super) fn places(of: &Explanation) -> Vec<Place<'_>> {
     places
 }
 
-/// Returns when it was published, if a delivery says so.
+/// Returns when it was first published, if a delivery says so.
 pub(super) fn published(of: &Explanation) -> Option<Time> {
-    let of_state = |one: &EventDelivery| Some(one.state.as_ref()?.delivery.publish_time);
-    let of_line = |one: &EventDelivery| Some(one.log.first()?.publish_time);
-    of.deliveries.iter().find_map(|one| of_line(one).or_else(|| of_state(one)))
+    of.deliveries.iter().filter_map(published_of).min()
+}
+
+fn published_of(one: &EventDelivery) -> Option<Time> {
+    let of_state = || one.state.as_ref().map(|state| state.delivery.publish_time);
+    one.log.first().map(|line| line.publish_time).or_else(of_state)
 }
 
 /// Returns the times at which it comes next and ends, as far as is known.
@@ -255,15 +258,22 @@ impl Place<'_> {
         };
         let attempts = self.attempts();
         let told = match &attempts[..] {
-            [] => "no attempt: it waited until it ended".to_owned(),
+            [] => "no attempt before its end".to_owned(),
             [_] => "1 attempt".to_owned(),
             [(.., first), ..] => format!("{} attempts, first {first}", attempts.len()),
         };
-        let again = self.deliveries.len() > 1;
+        // A redrive keeps the time of the publish.
+        let mut times = self.deliveries.iter().filter_map(|one| published_of(one));
+        let first = times.next();
+        let again = match times.any(|at| Some(at) != first) {
+            true => "published more than once with this id",
+            false if self.deliveries.len() > 1 => "sent again by a redrive",
+            false => "",
+        };
         let status = last.state.as_ref().map(|state| state.delivery.status.to_string());
         html! {
             span.cut.sm.m title=(told) { (told) }
-            @if again { span.sm.m.line { "sent again by a redrive" } }
+            @if !again.is_empty() { span.sm.m.line { (again) } }
             @if last.is_divided {
                 span.sm.m.line {
                     "The delivery's events went different ways; what was left of it: " (or_dash(status))
@@ -294,7 +304,7 @@ impl Place<'_> {
             @for one in &self.deliveries {
                 @if let Some(state) = &one.state {
                     @let url = url(&format!("/deliveries/{}", part(&one.id)));
-                    span.sm.line { a href=(url) { "Delivery" } }
+                    span.sm.line { a href=(url) { "Delivery " (one.id.get(..8).unwrap_or(&one.id)) } }
                     (attempt_now(app, &url, &state.delivery))
                 }
             }
@@ -412,6 +422,9 @@ mod tests {
         let again = [delivery(Some(Ended), &end("DeadLettered")), delivery(Some(Delivered), &[])];
         assert_eq!(place(&again).standing(), Standing::Delivered);
         assert!(place(&again).tried().into_string().contains("sent again by a redrive"));
+        let publish = |at: &str| delivery(Some(Delivered), &[json!({"publishTime": at})]);
+        let twice = [publish("2026-01-01T00:00:00Z"), publish("2026-01-01T00:00:01Z")];
+        assert!(place(&twice).tried().into_string().contains("published more than once"));
     }
 
     #[test]
