@@ -259,8 +259,24 @@ fn form(app: &App, url: &str, shown: &Shown<'_>, answers: &str) -> Markup {
     }
 }
 
-fn timeline(preview: &Preview) -> Markup {
-    let Preview { attempts, end, warnings, .. } = preview;
+/// Shows when an event subscription's attempts come if its endpoint always answers 500, and how that ends.
+pub(super) fn picture(topic: &Topic, subscription: &EventSubscription) -> Markup {
+    match preview(topic, subscription, None, "500") {
+        Ok(preview) => html! { (axis(&preview)) (ends(&preview)) },
+        Err(misuse) => html! { p { (text::visible(&misuse.0)) } },
+    }
+}
+
+fn ends(preview: &Preview) -> Markup {
+    let end = &preview.end;
+    html! {
+        p { "Ends after " strong { (hours(end.at)) } ": " strong { (end.reason) } ", with " (preview.attempts.len()) " attempts. "
+            span.m { "Up to a tenth of each wait is added by chance." } }
+    }
+}
+
+fn axis(preview: &Preview) -> Markup {
+    let Preview { attempts, end, .. } = preview;
     let point = |attempt: &PreviewedAttempt| {
         let PreviewedAttempt { number, at, response, .. } = attempt;
         let kind = if response.starts_with('2') { Kind::Ok } else { Kind::Bad };
@@ -276,6 +292,12 @@ fn timeline(preview: &Preview) -> Markup {
             told: end.reason.clone(),
         });
     }
+    let name = "Attempts by the time since the first one";
+    chart::axis(&Axis { name, points: &points, longest: 0.0, now: None })
+}
+
+fn timeline(preview: &Preview) -> Markup {
+    let Preview { attempts, warnings, .. } = preview;
     let row = |attempt: &PreviewedAttempt| {
         vec![
             html! { (attempt.number) },
@@ -286,10 +308,9 @@ fn timeline(preview: &Preview) -> Markup {
     };
     let rows: Vec<_> = attempts.iter().map(row).collect();
     html! {
-        p { "Ends after " strong { (hours(end.at)) } ": " strong { (end.reason) } ", with " (attempts.len()) " attempts. "
-            span.m { "Up to a tenth of each wait is added by chance." } }
+        (ends(preview))
         @for warning in warnings { p.warn { (warning) } }
-        (chart::axis(&Axis { name: "Attempts by the time since the first one", points: &points, longest: 0.0, now: None }))
+        (axis(preview))
         (kit::table("Attempts", &["Attempt", "At", "Answer", "Waited for"], &rows))
     }
 }

@@ -27,7 +27,7 @@ use super::standing::{self, Standing};
 use super::text::{self, number, visible};
 use super::traffic::{self, Scope, Since, Traffic, sum};
 use super::urls::{self, subscription_url, with_query};
-use super::{App, attempts, keys};
+use super::{App, attempts, keys, retry};
 
 /// Newest attempts that are shown.
 const ATTEMPTS_MAX: usize = 20;
@@ -86,7 +86,8 @@ async fn of_subscription(
     let failed = query.failed.is_some();
     let now = app.settings.target.now().await?;
     let scope = Scope { topic: Some(topic), name: Some(name) };
-    let (document, health, traffic, newest, hours) = tokio::join!(
+    let (of_topic, document, health, traffic, newest, hours) = tokio::join!(
+        app.api.topic(topic),
         app.api.subscription(topic, name),
         app.api.health(topic, name),
         app.traffic(scope, since, now),
@@ -127,6 +128,13 @@ async fn of_subscription(
             div {
                 (live_part("to-do", &html! { @if let Ok(health) = &health { (to_do(app, topic, name, health)) } }))
                 (live_part("hours", &html! { @if let Ok(hours) = &hours { (waiting_card(hours)) } }))
+                @if let Ok(of_topic) = &of_topic {
+                    (kit::card(
+                        "Retry schedule",
+                        &html! { a.sm href={ (url) "/retry" } { "Change" } },
+                        &retry::picture(of_topic, &document),
+                    ))
+                }
                 (settings_card(app, &url, &document.document, &kit::facts(&show::rows(&document)), secrets))
             }
         }
