@@ -180,6 +180,8 @@ class Estate {
     await this.#during(TROUBLE.minutes * 0.5);
     this.startsAt(this.now(), 1);
     await world.pace(1);
+    // Each start makes them.
+    for (const demo of ["demo", "demo-cloud"]) await world.manage("DELETE", `/topics/${demo}`);
     await world.manage("POST", "/topics/orders/eventSubscriptions/tax/deadLetters:redrive", { eventsPerSecond: 1 });
   }
 

@@ -10,9 +10,11 @@ const MARKUP = [
   "'><svg onload='window.hacked = 1'></svg>",
   "</textarea></title></pre><iframe src=\"http://elsewhere.test/\"></iframe>",
   "<a href=\"javascript:window.hacked = 1\">x</a>",
-  "<div hx-get=\"http://elsewhere.test/\" hx-trigger=\"load\" hx-on:htmx:load=\"window.hacked = 1\">x</div>",
+  "<form data-preview=\"http://elsewhere.test/\" data-parts=\"main\"><input><button data-copy=\"hacked\">x</button></form>",
+  "<table><tbody data-stream=\"http://elsewhere.test/\" data-from=\"0\"></tbody></table>",
+  "<!--/part--><!--part main--><marquee id=\"main\">x</marquee><!--/part-->",
   "<meta http-equiv=\"refresh\" content=\"0; url=http://elsewhere.test/\">",
-  "&lt;b&gt; &amp;amp; {{1+1}} ${1+1} <!-- --> ]]>",
+  "&lt;marquee&gt; &amp;amp; {{1+1}} ${1+1} <!-- --> ]]>",
 ];
 
 /** Characters that reorder the text around them or are invisible, including null and escape. */
@@ -21,7 +23,8 @@ const HIDDEN = ["\u202egnp.exe", "\u2066a\u2069", "\u200bzero", "\ufeffmark", "\
 const HIDES = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/;
 
 /** Elements on a page that the console never writes. */
-const STRANGE = "img, iframe, object, main script, [onerror], [onload], [href^='javascript:'], [hx-get^=http], meta[http-equiv], b";
+const STRANGE = "img:not([src='/assets/icon.svg']), iframe, object, main script, [onerror], [onload], [href^='javascript:'], "
+  + "[data-preview^=http], [data-copy=hacked], [data-stream^=http], meta[http-equiv], marquee";
 
 export function hostile(ground, attack) {
   /** Opens a page that shows hostile text, as text. */
@@ -31,7 +34,7 @@ export function hostile(ground, attack) {
     return await page.evaluate(() => document.documentElement.textContent);
   };
 
-  attack("ids, types, subjects and data of events that are markup, scripts and htmx's attributes", async (session, page) => {
+  attack("ids, types, subjects and data of events that are markup, scripts and what the console's script looks for", async (session, page) => {
     const { world } = ground;
     await world.topic("hostile", { one: { status: 400, ...LETTERS } });
     const at = (below) => `/topics/hostile/subscriptions/one${below}`;
@@ -67,19 +70,19 @@ export function hostile(ground, attack) {
     const whole = JSON.stringify(event({ id: text, eventType: text, data: { [text]: text } }));
     await session.go("/topics/reflected/publish?as=json");
     for (const given of [whole, text]) {
-      await page.getByLabel("Event").fill(given);
+      await session.field("Event").fill(given);
       await session.click("Who would get it?");
-      assert.equal(await page.getByLabel("Event").inputValue(), given);
+      assert.equal(await session.field("Event").inputValue(), given);
       assert.equal(await page.locator(STRANGE).count(), 0);
     }
     await session.go(`/events?topic=reflected&id=${encodeURIComponent(text)}`);
     await page.getByText("Who did not want it, and why").click();
-    await page.getByLabel("The event as it was published").fill(whole);
+    await session.field("The event as it was published").fill(whole);
     await session.click("Ask every filter");
     await session.says(MARKUP[1]);
     assert.equal(await page.locator(STRANGE).count(), 0);
     await session.go("/topics/reflected/subscriptions/one/filter");
-    await page.getByLabel(/^Sample event/).fill(JSON.stringify(MARKUP.map((text) => event({ id: text }))));
+    await session.field(/^Sample event/).fill(JSON.stringify(MARKUP.map((text) => event({ id: text }))));
     await session.click("Try it");
     for (const text of MARKUP) await session.says(text);
     assert.equal(await page.locator(STRANGE).count(), 0);
@@ -108,7 +111,7 @@ export function hostile(ground, attack) {
     const whole = JSON.stringify(event({ id: "large-1", data: "<b>".repeat(349_000) }));
     assert.ok(whole.length > 1_045_000 && whole.length <= 1_048_576, `${whole.length} bytes`);
     await session.go("/topics/large/publish?as=json");
-    await page.getByLabel("Event").fill(whole);
+    await session.field("Event").fill(whole);
     await session.click("Publish it");
     await session.says("Accepted");
     const list = "/topics/large/subscriptions/one/dead-letters";
@@ -138,10 +141,10 @@ export function hostile(ground, attack) {
   attack("hostile ids in the live tail", async (session, page) => {
     await ground.world.topic("streamed", { one: {} });
     await session.go("/tail?topic=streamed");
-    await page.getByText("Live.").waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
     await ground.world.publish("streamed", { id: MARKUP[0] + MARKUP[1] + HIDDEN[0] });
-    await page.locator("ol.live li").first().waitFor();
-    const shown = await page.locator("ol.live").innerText();
+    await page.locator("[data-stream] > *").first().waitFor();
+    const shown = await page.locator("[data-stream]").innerText();
     assert.ok(shown.includes(MARKUP[0]) && shown.includes("\\u{202e}"), shown);
     assert.equal(await page.locator(STRANGE).count(), 0);
   });

@@ -109,16 +109,16 @@ async function fromFirstToLast(session) {
   // Understood: paid orders do not come, because the filter does not name them.
   await session.click("Test its filter", "link");
   const paid = event({ id: "o-4", eventType: "Order.Paid", subject: "orders/4", data: { total: 12.5 } });
-  await page.getByLabel(/^Sample event/).fill(JSON.stringify(paid, null, 2));
+  await session.field(/^Sample event/).fill(JSON.stringify(paid, null, 2));
   await session.click("Try it");
   await session.says("filter.includedEventTypes");
   await picture(page, "3-filter");
 
   // Fixed: the new key and the missing type, saved together.
   await session.click("Edit the saved filter", "link");
-  const types = page.getByLabel("Event types, one in a line");
+  const types = session.field("Event types, one in a line");
   await types.fill(`${await types.inputValue()}\nOrder.Paid`);
-  await page.getByLabel("Value, where static").fill(staged.key);
+  await session.field("Value, where static").fill(staged.key);
   await session.click("Save");
   await session.says("Saved.");
   await session.click("The endpoint is mended: end its waits");

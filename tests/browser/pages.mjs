@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
 import { Session, accessible } from "./browser.mjs";
+import { findsIllegible } from "./legible.mjs";
 import { routes, rows } from "./routes.mjs";
 import { findsWrongs, structured } from "./tree.mjs";
 import { LETTERS } from "./world.mjs";
@@ -62,7 +63,7 @@ const HIDDEN = [
 ];
 
 /** Paths that no page has a link to. */
-const UNLINKED = ["/sign-in", "/assets/[^/]+", "/tail/stream"];
+const UNLINKED = ["/sign-in", "/assets/[^/]+", "/live", "/tail/stream"];
 
 /** Opens a page; returns its size with everything that it loads. */
 async function weight(session, path) {
@@ -129,12 +130,14 @@ export function pages(ground) {
       await context.test(name, async () => {
         for (const path of paths) {
           const bytes = await weight(session, path);
-          assert.ok(bytes > 60_000 && bytes <= BYTES_MAX, `${path} weighs ${bytes} bytes`);
+          assert.ok(bytes > 30_000 && bytes <= BYTES_MAX, `${path} weighs ${bytes} bytes`);
           most = Math.max(most, bytes);
           await usableByKeys(session.page, path);
           await accessible(session.page);
           await structured(session.page);
-          await session.says("The same on the command line: gridpost ");
+          const same = session.page.getByRole("complementary", { name: "The same on the command line" });
+          assert.match(await same.innerText(), /gridpost \w/, path);
+          assert.equal(await same.getByRole("button", { name: "Copy the command" }).count(), 1, path);
           const links = await session.page.locator("a[href^='/']").evaluateAll((those) => those.map((one) => one.pathname));
           for (const link of links) linked.add(link);
           session.fine();
@@ -161,6 +164,8 @@ export function pages(ground) {
   });
 
   test("what is wrong for a screen reader is found", async () => await findsWrongs(ground.browser));
+
+  test("what is hard to read is found", async () => await findsIllegible(ground.browser));
 
   test("a page without JavaScript shows the same, with its times in UTC", async () => {
     const plain = await Session.open(ground.browser, ground.console, { javaScriptEnabled: false });

@@ -11,6 +11,9 @@ const SCHEMES = { l: "light", d: "dark" };
 
 const of = (name, below = "") => `/topics/orders/subscriptions/${name}${below}`;
 
+/** Of a longer page the beginning is shown. */
+const HEIGHT_MAX = 5_000;
+
 /** The pages by the names of their pictures; a function finds the page on another one. */
 const PAGES = {
   overview: "/",
@@ -23,7 +26,7 @@ const PAGES = {
   "subscription-healthy": of("warehouse"),
   "subscription-refuses": of("tax"),
   deliveries: of("crm", "/deliveries"),
-  delivery: (link) => link(of("crm", "/deliveries"), of("crm", "/deliveries/")),
+  delivery: (link) => link(of("fraud", "/deliveries"), of("fraud", "/deliveries/")),
   "dead-letters": of("billing", "/dead-letters"),
   "dead-letter": (link) => link(of("tax", "/dead-letters"), of("tax", "/dead-letters/")),
   "dead-letters-all": "/dead-letters",
@@ -35,9 +38,8 @@ const PAGES = {
   purge: of("billing", "/purge"),
   events: "/events",
   event: async (_, world) => {
-    const { value } = await world.manage("GET", "/topics/orders/eventSubscriptions/crm/deliveries");
-    const paid = value.flatMap((one) => one.events ?? [one]).map((one) => one.eventId ?? one.id);
-    return `/events?topic=orders&id=${encodeURIComponent(paid.find((id) => /paid|placed/.test(id)) ?? paid[0])}`;
+    const { value } = await world.manage("GET", "/topics/orders/eventSubscriptions/billing/deadLetters");
+    return `/events?topic=orders&id=${encodeURIComponent(value[0].eventId)}`;
   },
   "event-unknown": "/events?topic=orders&id=order-1",
   waiting: "/waiting",
@@ -79,7 +81,10 @@ export async function pictures(browser, world, folder, word = "") {
         for (const [scheme, colorScheme] of Object.entries(SCHEMES)) {
           await page.emulateMedia({ colorScheme });
           await page.setViewportSize({ width, height: 900 });
-          await page.screenshot({ path: join(folder, `${number}-${name}-${screen}${scheme}.png`), fullPage: true });
+          const path = join(folder, `${number}-${name}-${screen}${scheme}.png`);
+          const height = await page.evaluate(() => document.documentElement.scrollHeight);
+          const clip = { x: 0, y: 0, width, height: Math.min(height, HEIGHT_MAX) };
+          await page.screenshot({ path, clip, fullPage: true });
         }
       }
     } catch (error) {

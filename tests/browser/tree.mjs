@@ -1,6 +1,8 @@
 // What a screen reader is given of a page: the browser's accessibility tree, and what must hold of it.
 import assert from "node:assert/strict";
 
+import { nothing } from "./legible.mjs";
+
 /** Landmarks that a page may have several of: each needs a name of its own. */
 const NAMED = ["navigation", "region", "complementary", "search"];
 
@@ -60,7 +62,7 @@ export async function structured(page) {
   const protocol = await page.context().newCDPSession(page);
   const { nodes } = await protocol.send("Accessibility.getFullAXTree");
   await protocol.detach();
-  assert.deepEqual(wrongs(nodes), [], page.url());
+  nothing(wrongs(nodes), page);
   const silent = await page.evaluate(() => [...document.querySelectorAll("main .done, main .problem")]
     .filter((one) => !["status", "alert", "note"].includes(one.getAttribute("role"))).map((one) => one.outerHTML.slice(0, 120)));
   assert.deepEqual(silent, [], `${page.url()}: told by colour alone`);
@@ -69,16 +71,16 @@ export async function structured(page) {
     ...document.querySelectorAll("[role=region]:not([aria-label], [aria-labelledby])"),
     ...document.querySelectorAll("table:not(:has(caption)), table:not(:has(thead th[scope=col]))"),
   ].map((one) => one.outerHTML.slice(0, 120)));
-  assert.deepEqual(nameless, [], `${page.url()}: without a name, or headers`);
+  nothing(nameless, page, ": without a name, or headers");
   await withIds(page);
 }
 
-/** No id is there twice, and in a part that is fetched anew everything that can have the focus has one, to keep it by. */
+/** No id is there twice, and in a part that comes anew everything that can have the focus has one, to keep it by. */
 async function withIds(page) {
   const [twice, lost] = await page.evaluate(() => {
     const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
     const focusable = "a, button, input:not([type=hidden]), select, textarea, summary, [tabindex]";
-    const lost = [...document.querySelectorAll("[hx-trigger^=every]")].flatMap((part) => [...part.querySelectorAll(focusable)])
+    const lost = [...document.querySelectorAll("[data-part]")].flatMap((part) => [...part.querySelectorAll(focusable)])
       .filter((one) => one.id === "").map((one) => one.outerHTML.slice(0, 120));
     return [ids.filter((id, index) => ids.indexOf(id) !== index), lost];
   });

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Query, State};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::{Request, Uri};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -104,7 +105,9 @@ impl Live {
         let request = Request::get(self.page.clone()).body(Body::empty()).ok()?;
         let answer =
             super::pages().with_state(Arc::clone(&self.app)).oneshot(request).await.ok()?;
-        if !answer.status().is_success() {
+        // A stream has no end.
+        let is_page = answer.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
+        if !is_page || !answer.status().is_success() {
             return None;
         }
         let page = to_bytes(answer.into_body(), PAGE_BYTES_MAX).await.ok()?;

@@ -135,26 +135,11 @@ impl Shared {
         let settings = &self.settings;
         html! {
             div.where { b { (visible(&settings.name)) } "Gridpost " (env!("CARGO_PKG_VERSION")) }
-            form.find role="search" aria-label="Everywhere" action="/events" {
-                (icon(Icon::Search))
-                input type="search" name="id" required aria-label="Find an event by its id"
-                    placeholder="Find event by id…" autocomplete="off" spellcheck="false";
-                kbd aria-hidden="true" { "/" }
-            }
-            nav aria-label="Pages" {
-                @for (group, entries) in TABS {
-                    h2 { (group) }
-                    ul {
-                        @for (one, url, name, symbol, _) in entries {
-                            li { a href=(url) aria-current=[(tab == *one).then_some("page")] { (icon(*symbol)) (name) } }
-                        }
-                    }
-                }
-            }
+            (navigation(Some(tab)))
             p {
                 @if settings.read_only { span.pill { "read-only" } } @else { "May change" }
                 br;
-                button.ghost.script type="button" data-open="keys" { kbd { "?" } " keyboard shortcuts" }
+                button.ghost.script type="button" data-open="shortcuts" { kbd { "?" } " keyboard shortcuts" }
             }
         }
     }
@@ -200,7 +185,28 @@ pub(super) fn streamed(
 /// A page that knows of nothing but its text, for failures.
 pub(super) fn bare(title: &str, body: &Markup) -> Markup {
     let content = html! { div.head { h1 { (title) } } (body) };
-    document(title, &html! {}, &content, &Head::default())
+    document(title, &navigation(None), &content, &Head::default())
+}
+
+fn navigation(tab: Option<Tab>) -> Markup {
+    html! {
+        form.find role="search" aria-label="Everywhere" action="/events" {
+            (icon(Icon::Search))
+            input type="search" name="id" required aria-label="Find an event by its id"
+                placeholder="Find event by id…" autocomplete="off" spellcheck="false";
+            kbd aria-hidden="true" { "/" }
+        }
+        nav aria-label="Pages" {
+            @for (group, entries) in TABS {
+                h2 { (group) }
+                ul {
+                    @for (one, url, name, symbol, _) in entries {
+                        li { a href=(url) aria-current=[(tab == Some(*one)).then_some("page")] { (icon(*symbol)) (name) } }
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn logo() -> Markup {
@@ -247,8 +253,8 @@ fn keys() -> Markup {
     let pages = TABS.iter().flat_map(|(_, entries)| entries.iter());
     let pages: Vec<_> = pages.map(|(.., url, name, _, key)| (*url, *name, *key)).collect();
     html! {
-        dialog id="keys" aria-labelledby="keys-title" {
-            h2 id="keys-title" { "Keyboard shortcuts" }
+        dialog id="shortcuts" aria-labelledby="shortcuts-title" {
+            h2 id="shortcuts-title" { "Keyboard shortcuts" }
             dl.kv {
                 @for (key, what) in KEYS { dt { kbd { (key) } } dd { (what) } }
                 @for (url, name, key) in &pages { dt { kbd { "g" } " " kbd { (key) } } dd data-go=(key) data-url=(url) { (name) } }

@@ -23,10 +23,10 @@ fn moment(at: Option<Time>, form: Option<&str>) -> Markup {
     html! { time datetime=(utc) title=(told) data-form=[form] { (told) } }
 }
 
-/// Shows a text, as a time if it is one.
+/// Shows a text, as a time if it is one. A long name may break.
 pub(super) fn time_or_text(text: &str) -> Markup {
     match Timestamp::parse_rfc_3339(text) {
-        None => html! { (visible(text)) },
+        None => soft(text),
         Some(at) => time(Time(at)),
     }
 }

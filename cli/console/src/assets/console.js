@@ -122,7 +122,7 @@
       const nav = document.getElementById("nav");
       if (!nav.checkVisibility()) nav.showPopover();
       one(".find input", nav)?.focus();
-    } else if (event.key === "?") one("#keys")?.showModal();
+    } else if (event.key === "?") one("#shortcuts")?.showModal();
     else if (event.key === "j") row(1);
     else if (event.key === "k") row(-1);
     else if (event.key === "Escape") hush();

@@ -1,0 +1,67 @@
+// What a reader sees: whole words, times that need no decoding, and a page that is no wider than its screen.
+import assert from "node:assert/strict";
+
+/** Pages that are to be rewritten: what is wrong with them is told, and fails nothing. */
+export const LATER = [/^\/$/, /^\/topics\/[^/]+$/, /^\/topics\/[^/]+\/subscriptions\/[^/]+$/, /\/deliveries(\/[^/]+)?$/, /^\/events$/,
+  /^\/tail$/, /^\/ledger$/];
+
+/** The longest word that must stay whole, in characters: a hash is longer. */
+const WORD_MAX = 30;
+
+/** Finds, in the page, what is hard to read as it is laid out now. */
+function wrongs(longest) {
+  const found = [];
+  const shown = (element) => element.checkVisibility({ visibilityProperty: true })
+    && !element.closest(".vh, caption, .skip:not(:focus), script, style, textarea, select");
+  const line = document.querySelector("main").clientWidth - 28;
+  const range = document.createRange();
+  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+    if (!shown(text.parentElement)) continue;
+    if (/\d{4}-\d\d-\d\dT/.test(text.data) && !text.parentElement.closest("pre, code")) found.push(`a time for machines: ${text.data}`);
+    for (const { 0: word, index } of text.data.matchAll(/[\p{L}\p{N}_]{2,}/gu)) {
+      if (word.length > longest) continue;
+      range.setStart(text, index);
+      range.setEnd(text, index + word.length);
+      const parts = [...range.getClientRects()].filter((part) => part.width > 0);
+      const lines = parts.filter((part) => Math.abs(part.top - parts[0].top) > parts[0].height / 2);
+      const width = parts.reduce((sum, part) => sum + part.width, 0);
+      if (lines.length && width < line) found.push(`a word in two lines: ${word} of <${text.parentElement.localName}> ${text.data.trim().slice(0, 80)}`);
+    }
+  }
+  const over = document.documentElement.scrollWidth - innerWidth;
+  if (over > 0) {
+    const wide = [...document.querySelectorAll("body *")].filter((one) => one.checkVisibility() && !one.closest(".scroll")
+      && one.getBoundingClientRect().right > innerWidth + 1);
+    found.push(`${over} pixels too wide: ${wide.slice(-2).map((one) => one.outerHTML.slice(0, 100)).join(" and ")}`);
+  }
+  return [...new Set(found)];
+}
+
+/** Nothing was found on a page; what may wait is told. */
+export function nothing(found, page, where = "") {
+  const { pathname } = new URL(page.url());
+  if (!LATER.some((path) => path.test(pathname))) assert.deepEqual(found, [], `${page.url()}${where}`);
+  else if (found.length) console.log(`later: ${pathname}${where}: ${found.length}: ${found.slice(0, 3).join("; ")}`);
+}
+
+/** Checks a page as it is laid out now. */
+export async function legible(page) {
+  nothing(await page.evaluate(wrongs, WORD_MAX), page, `, ${page.viewportSize().width} pixels`);
+}
+
+/** A page with all of it wrong, and what is to be found. */
+const WRONG = `<!doctype html><main><p style="width: 3rem; overflow-wrap: anywhere">irresponsibly</p>
+  <p>since 2026-11-28T13:58:12Z</p><p style="width: 200rem">wide</p><p style="width: 3rem">a-b irresponsibly<wbr>split</p></main>`;
+
+/** The check finds what it is there for. */
+export async function findsIllegible(browser) {
+  const page = await browser.newPage();
+  await page.setContent(WRONG);
+  const found = await page.evaluate(wrongs, WORD_MAX);
+  await page.close();
+  assert.equal(found.length, 3, found.join("; "));
+  for (const part of ["a time for machines: since", "a word in two lines: irresponsibly of <p> irresponsibly", "pixels too wide"]) {
+    assert.ok(found.some((one) => one.startsWith(part) || one.includes(part)), `"${part}" is not in: ${found.join("; ")}`);
+  }
+}
