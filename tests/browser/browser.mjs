@@ -34,7 +34,9 @@ function program() {
 
 /** Gives the files of the source, which may be newer than the program's. */
 async function fromSource(route) {
-  const name = new URL(route.request().url()).pathname.split("/").pop();
+  const request = route.request();
+  if (new URL(request.frame().url()).origin !== new URL(request.url()).origin) { await route.continue(); return; }
+  const name = new URL(request.url()).pathname.split("/").pop();
   await route.fulfill({ path: new URL(`../../cli/console/src/assets/${name}`, import.meta.url).pathname });
 }
 

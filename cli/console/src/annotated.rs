@@ -16,14 +16,14 @@ pub(super) fn annotated(document: &Value, problems: &[Detail]) -> Markup {
         @let elsewhere: Vec<_> = problems.iter().filter(|one| !is_placed(one)).collect();
         @if !elsewhere.is_empty() {
             ul { @for one in elsewhere {
-                li { @if let Some(target) = &one.target { code { (target) } ": " } (one.message) }
+                li { @if let Some(target) = &one.target { code { (text::prose(target)) } ": " } (text::prose(&one.message)) }
             } }
         }
         pre id="text-problems" role="region" aria-label="The document with its problems" tabindex="0" {
             @for (path, line) in &lines {
                 (text::visible(line)) "\n"
                 @for one in problems.iter().filter(|one| !path.is_empty() && is_at(one.target.as_deref(), path)) {
-                    strong.t-bad { "  ↑ " (text::visible(&one.message)) "\n" }
+                    strong.t-bad { "  ↑ " (text::prose(&one.message)) "\n" }
                 }
             }
         }

@@ -37,16 +37,16 @@ pub(super) fn status(error: &anyhow::Error) -> StatusCode {
 pub(super) fn told(error: &anyhow::Error) -> Markup {
     let Some(refusal) = error.downcast_ref::<Refusal>() else {
         let text = chain(error);
-        return html! { @for line in text.lines() { p { (text::visible(line)) } } };
+        return html! { @for line in text.lines() { p { (text::prose(line)) } } };
     };
     html! {
-        p { (text::visible(&refusal.message)) }
+        p { (text::prose(&refusal.message)) }
         @if !refusal.details.is_empty() {
             ul {
                 @for detail in &refusal.details {
                     li {
-                        @if let Some(target) = &detail.target { code { (text::visible(target)) } ": " }
-                        (text::visible(&detail.message))
+                        @if let Some(target) = &detail.target { code { (text::prose(target)) } ": " }
+                        (text::prose(&detail.message))
                     }
                 }
             }

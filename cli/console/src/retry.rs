@@ -219,7 +219,7 @@ fn of_saved(
     match &preview(topic, &subscription.document, Some(policy), answers) {
         Ok(document) => timeline(document),
         Err(misuse) => html! {
-            div.problem role="alert" { @for line in misuse.0.lines() { p { (text::visible(line)) } } }
+            div.problem role="alert" { @for line in misuse.0.lines() { p { (text::prose(line)) } } }
         },
     }
 }

@@ -139,6 +139,13 @@ pub(super) fn soft(name: &str) -> Markup {
     html! { @for (at, part) in parts.iter().enumerate() { @if at > 0 { wbr; } (part) } }
 }
 
+/// Shows sentences, whose long names may break as such.
+pub(super) fn prose(text: &str) -> Markup {
+    const LONG: usize = 24;
+    let name = |word: &'_ str| if word.len() > LONG { soft(word) } else { html! { (visible(word)) } };
+    html! { @for word in text.split_inclusive(' ') { (name(word)) } }
+}
+
 /// Writes a name of several words as words: `TimedOut` is "Timed out".
 pub(super) fn words(name: &str) -> String {
     let mut text = String::new();
@@ -227,6 +234,9 @@ mod tests {
         ] {
             assert_eq!(soft(name).into_string(), want);
         }
+        let told = prose("Is <b>. properties.retryPolicy.maxDeliveryAttempts must be a-b");
+        let want = "Is &lt;b&gt;. properties.<wbr>retry<wbr>Policy.<wbr>max<wbr>Delivery<wbr>Attempts must be a-b";
+        assert_eq!(told.into_string(), want);
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(crate) fn id_of(name: &str) -> String {
 
 struct Below {
     id: String,
-    problems: Vec<String>,
+    problems: Vec<Markup>,
     markup: Markup,
     described_by: Option<String>,
 }
@@ -45,7 +45,7 @@ impl<'a> View<'a> {
         let id = id_of(name);
         let mut problems = self.problems.at(name, &id);
         problems.extend(also.iter().flat_map(|also| self.problems.exactly_at(also, &id)));
-        let problems: Vec<_> = problems.into_iter().map(text::visible).collect();
+        let problems: Vec<_> = problems.into_iter().map(text::prose).collect();
         let (hint_id, problem_id) = (format!("{id}-hint"), format!("{id}-problem"));
         let has_place = self.is_live || !problems.is_empty();
         let described = [(!hint.is_empty(), &hint_id), (has_place, &problem_id)];
@@ -159,14 +159,14 @@ impl<'a> View<'a> {
                 @for (index, (fields, problems, name)) in rows.iter().enumerate() {
                     fieldset.one id=(id_of(name)) {
                         legend { (one) " " (index + 1) }
-                        @for problem in problems { p.bad { (text::visible(problem)) } }
+                        @for problem in problems { p.bad { (text::prose(problem)) } }
                         (fields)
                         @if self.may_change {
                             button name="do" value={ "remove " (list) " " (index) } { "Remove " (one) " " (index + 1) }
                         }
                     }
                 }
-                @for problem in problems { p.bad { (text::visible(problem)) } }
+                @for problem in problems { p.bad { (text::prose(problem)) } }
                 @if self.may_change {
                     button name="do" value={ "add " (list) } autofocus[self.has_focus(list)] { "Add: " (one) }
                 }
@@ -183,8 +183,8 @@ impl<'a> View<'a> {
                     @for (message, id) in self.problems.all() {
                         li {
                             @match id {
-                                Some(id) => { a href={ "#" (id) } { (text::visible(message)) } }
-                                None => { (text::visible(message)) }
+                                Some(id) => { a href={ "#" (id) } { (text::prose(message)) } }
+                                None => { (text::prose(message)) }
                             }
                         }
                     }
