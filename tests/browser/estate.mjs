@@ -187,7 +187,7 @@ class Estate {
 
   /** Life goes on, so that there is something to see in the live tail. */
   #goOn() {
-    this.timer = setInterval(() => this.publish(0.3).catch(() => null), 1_000);
+    this.timer = setInterval(() => this.publish(0.1).catch(() => null), 1_000);
   }
 
   async close() {

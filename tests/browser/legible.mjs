@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 export const LATER = [/^\/$/, /^\/topics\/[^/]+$/, /^\/topics\/[^/]+\/subscriptions\/[^/]+$/, /\/deliveries(\/[^/]+)?$/, /^\/events$/,
   /^\/tail$/, /^\/ledger$/];
 
-/** The longest word that must stay whole, in characters: a hash is longer. */
+/** The longest word of what is code that must stay whole, in characters: a secret is longer. */
 const WORD_MAX = 30;
 
 /** Finds, in the page, what is hard to read as it is laid out now. */
@@ -23,7 +23,7 @@ function wrongs(longest) {
     // A secret has no words.
     if (text.parentElement.closest("pre") || (isRaw && text.data.length > longest)) continue;
     for (const { 0: word, index } of text.data.matchAll(/[\p{L}\p{N}_]{2,}/gu)) {
-      if (word.length > longest) continue;
+      if (/^[0-9a-f]{20,}$/.test(word)) continue;
       range.setStart(text, index);
       range.setEnd(text, index + word.length);
       const parts = [...range.getClientRects()].filter((part) => part.width > 0);

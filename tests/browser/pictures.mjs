@@ -81,10 +81,10 @@ export async function pictures(browser, world, folder, word = "") {
         for (const [scheme, colorScheme] of Object.entries(SCHEMES)) {
           await page.emulateMedia({ colorScheme });
           await page.setViewportSize({ width, height: 900 });
-          const path = join(folder, `${number}-${name}-${screen}${scheme}.png`);
-          const height = await page.evaluate(() => document.documentElement.scrollHeight);
-          const clip = { x: 0, y: 0, width, height: Math.min(height, HEIGHT_MAX) };
-          await page.screenshot({ path, clip, fullPage: true });
+          // What sticks to the screen is then where it is on a screen of that height.
+          const height = Math.min(await page.evaluate(() => document.documentElement.scrollHeight), HEIGHT_MAX);
+          await page.setViewportSize({ width, height });
+          await page.screenshot({ path: join(folder, `${number}-${name}-${screen}${scheme}.png`) });
         }
       }
     } catch (error) {

@@ -151,7 +151,7 @@ pub(super) fn wanted(matches: bool) -> Markup {
 /// Lists the parts of a filter that refuse an event.
 pub(super) fn parts(refused: &[FilterRefusal]) -> Markup {
     html! {
-        @for part in refused { div { code { (part.path) } ": " (text::visible(&part.message)) } }
+        @for part in refused { div { code { (text::soft(&part.path)) } ": " (text::prose(&part.message)) } }
     }
 }
 

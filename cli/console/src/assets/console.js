@@ -128,6 +128,16 @@
     else if (event.key === "Escape") hush();
   });
 
+  // What an element was before is, in a newer state, the one with its id, or the same in turn of those of its kind that
+  // lead to the same and have the same name.
+  const twin = (element, old, next) => {
+    if (element === old) return next;
+    if (element.id) return one(`#${CSS.escape(element.id)}`, next);
+    const alike = (other) => ["class", "href", "aria-label"].every((name) => other.getAttribute(name) === element.getAttribute(name));
+    const [before, after] = [old, next].map((root) => all(element.localName, root).filter(alike));
+    return after[before.indexOf(element)];
+  };
+
   // A newer state takes the place of an element. The focus, what is open, and how far it is scrolled stay.
   const put = (id, html) => {
     const old = document.getElementById(id);
@@ -137,17 +147,21 @@
     const next = made.content.firstElementChild;
     if (!next) return;
     times(next);
-    for (const open of all("details[open][id]", old)) one(`#${CSS.escape(open.id)}`, next)?.setAttribute("open", "");
-    for (const chart of all("figure[data-at][id]", old)) {
-      const same = one(`#${CSS.escape(chart.id)}`, next);
-      if (same) same.dataset.at = chart.dataset.at;
-    }
-    const held = old.contains(document.activeElement) ? document.activeElement.id : null;
-    const scrolled = all("[id][tabindex]", old).map((region) => [region.id, region.scrollLeft, region.scrollTop]);
+    const kept = (selector, keep) => {
+      for (const element of all(selector, old)) {
+        const same = twin(element, old, next);
+        if (same) keep(same, element);
+      }
+    };
+    kept("details", (same, was) => { same.open = was.open; });
+    kept("figure[data-at]", (same, was) => { same.dataset.at = was.dataset.at; });
+    const scrolled = [];
+    kept("[tabindex]", (same, { scrollLeft, scrollTop }) => scrolled.push([same, scrollLeft, scrollTop]));
+    const held = old.contains(document.activeElement) ? document.activeElement : null;
+    const focused = held && twin(held, old, next);
     old.replaceWith(next);
-    for (const [region, left, top] of scrolled) if (left || top) document.getElementById(region)?.scrollTo(left, top);
-    if (held === null) return;
-    const focused = held ? document.getElementById(held) : null;
+    for (const [region, left, top] of scrolled) if (left || top) region.scrollTo(left, top);
+    if (!held) return;
     if (!focused) next.tabIndex = -1;
     (focused ?? next).focus({ preventScroll: true });
   };
