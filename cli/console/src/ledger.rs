@@ -175,7 +175,7 @@ fn signed(number: i128) -> String {
 
 /// Says in sentences what the counts come to, and what they do not have.
 fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup {
-    let events = |count: u64| counted(count, "event");
+    let events = |count: u64| counted(count, "event", "events");
     let has_all = audit.partial.is_empty() && audit.parked_is_whole;
     let (kind, title) = match audit.verdict() {
         Verdict::Missing { events: missing } => {
@@ -206,7 +206,7 @@ fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
             Verdict::Balances => {},
         }
         @if closed > 0 && all.missing == 0 && all.ends_too_many == 0 {
-            p { (counted(closed, "closed hour")) " without a difference." }
+            p { (counted(closed, "closed hour", "closed hours")) " without a difference." }
         }
         @if let (Some(first), Some(last)) = (open.first(), open.last()) {
             @let judged = Timestamp::from_millis(last.as_millis() + OPEN_FOR_MS);
@@ -223,7 +223,7 @@ fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
         }
         @if all.ends_too_many > 0 {
             p {
-                (counted(all.ends_too_many, "end")) " more than events: events delivered twice, publishes that were \
+                (counted(all.ends_too_many, "end", "ends")) " more than events: events delivered twice, publishes that were \
                  sent again after a 503, or an ingest that was killed before it wrote its counts. In the same hour \
                  they may hide others that are missing."
             }
@@ -242,7 +242,7 @@ fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
                 "More waits than was counted for this page, so nothing is called missing, and less is shown as \
                  waiting after an attempt"
                 @if let Some(first) = audit.partial.first() {
-                    ": of " (counted(audit.partial.len() as u64, "event subscription")) ", such as " (first)
+                    ": of " (counted(audit.partial.len() as u64, "event subscription", "event subscriptions")) ", such as " (first)
                 }
                 ". The command counts all of it."
             }
@@ -250,7 +250,7 @@ fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
         @match &audit.queues {
             Err(reason) => p { "What the queues hold is not known, so nothing is called missing: " (visible(reason)) "." },
             Ok(queues) if queues.poison > 0 => p {
-                (counted(queues.poison, "message")) " in the poison queue: they have no end before they are sent again."
+                (counted(queues.poison, "message", "messages")) " in the poison queue: they have no end before they are sent again."
             },
             Ok(_) => {},
         }
@@ -327,7 +327,7 @@ fn picture(audit: &Audit, keys: &BTreeMap<&SubscriptionKey, Sum>, all: &Sum) -> 
     let of_others = || topics.iter().skip(TOPICS_DRAWN);
     if topics.len() > TOPICS_DRAWN {
         sources.push(Source {
-            name: counted(of_others().count() as u64, "other topic"),
+            name: counted(of_others().count() as u64, "other topic", "other topics"),
             told: format!("{} accepted", number(of_others().map(|(name, _)| accepted(name)).sum())),
             count: of_others().map(|(_, matched)| matched).sum(),
         });
@@ -335,8 +335,7 @@ fn picture(audit: &Audit, keys: &BTreeMap<&SubscriptionKey, Sum>, all: &Sum) -> 
     let told = "dead letters sent again".to_owned();
     sources.push(Source { name: "Redriven".to_owned(), told, count: all.account.redriven });
     let of_all: u64 = intakes.values().map(|intake| intake.accepted).sum();
-    let beside =
-        html! { span.sm.m { (counted(of_all, "event")) " accepted; small ends are drawn larger" } };
+    let beside = html! { span.sm.m { (counted(of_all, "event", "events")) " accepted; small ends are drawn larger" } };
     kit::card(
         "From publish to end",
         &beside,
@@ -391,6 +390,7 @@ fn by_subscription(keys: &BTreeMap<&SubscriptionKey, Sum>) -> Markup {
     let count = |count: u64| html! { @if count == 0 { span.m { "0" } } @else { (number(count)) } };
     let row = |(key, sum): (&&SubscriptionKey, &Sum)| {
         let Account { matched, redriven, delivered, latencies, .. } = &sum.account;
+        let [_, p95, _] = text::bounds(latencies);
         vec![
             html! { a href=(subscription_url(&key.topic, &key.name, "")) { (text::soft(&key.name)) } },
             html! { span.m { (text::soft(&key.topic)) } },
@@ -401,7 +401,7 @@ fn by_subscription(keys: &BTreeMap<&SubscriptionKey, Sum>) -> Markup {
             count(sum.dead()),
             count(sum.lost()),
             html! { (signed(sum.difference)) },
-            html! { (latencies.percentile(95).map_or("–".to_owned(), |bound| bound.to_string().replace("<=", "≤"))) },
+            html! { (p95.unwrap_or_else(|| "–".to_owned())) },
             chart::mini(&sum.ends()),
         ]
     };
@@ -454,7 +454,7 @@ fn by_topic(audit: &Audit) -> Markup {
     let row = |(name, Intake { accepted, unmatched }): (&str, Intake)| {
         vec![
             html! { a href=(urls::topic_url(name)) { (text::soft(name)) } },
-            html! { (counted(accepted, "event")) },
+            html! { (counted(accepted, "event", "events")) },
             html! { (number(unmatched)) },
         ]
     };

@@ -142,6 +142,7 @@ async fn of_subscription(
         tabs: Some(tabs(topic, name, "")),
         live: Some(with_query(&url, &pairs)),
         now: Some(now),
+        ..Head::default()
     };
     let above = urls::above_subscription(topic);
     let [topic, shown] = [word(topic), word(name)];
