@@ -8,7 +8,7 @@ use axum::response::Redirect;
 use gridpost_api::{
     client::Page,
     delivery::{Attempt, AttemptReason, Delivery, DeliveryShown, DeliveryStatus, NextAttempt},
-    health::{EndpointState, Health, NewEvents},
+    health::Health,
     schema::Time,
     subscription::EventSubscription,
 };
@@ -21,6 +21,7 @@ use super::failure::{self, Answer};
 use super::form::{Look, Nothing};
 use super::kit::{self, Icon, Tile};
 use super::page::{Frame, Head, Names, Tab, live_part};
+use super::standing::{self, Standing};
 use super::text::{self, number};
 use super::urls::{self, subscription_url, with_query};
 use gridpost_ops::{lookup::wait_is_over, output};
@@ -168,7 +169,7 @@ pub(super) async fn show(
                     (kit::card("This delivery", &html! {}, &facts(&shown, &topic, &name)))
                     @match &beside.health {
                         Err(error) => (failure::problem("Its endpoint's health could not be read.", error)),
-                        Ok(health) => (health_card(&app, &subscription_url(&topic, &name, ""), health, &shown)),
+                        Ok(health) => (health_card(&app, &subscription_url(&topic, &name, ""), health)),
                     }
                     (also_waiting(&list, &beside.others, &shown.delivery))
                 }
@@ -344,38 +345,24 @@ fn waterfall(shown: &DeliveryShown, now: Timestamp) -> Markup {
 }
 
 fn facts(DeliveryShown { delivery, .. }: &DeliveryShown, topic: &str, name: &str) -> Markup {
-    let time = |at: Option<Time>| at.map(|at| html! { (text::time(at)) });
-    let rows = [
-        ("Status", Some(html! { (delivery.status) })),
-        ("Reason", delivery.reason.as_ref().map(|reason| html! { (text::soft(reason)) })),
-        ("Topic", Some(html! { a href=(urls::topic_url(topic)) { (text::soft(topic)) } })),
+    let time = |at: Option<Time>| at.map(text::time).unwrap_or_default();
+    let reason = delivery.reason.as_deref().unwrap_or_default();
+    kit::kv(&[
+        ("Status", html! { (delivery.status) }),
+        ("Reason", text::soft(reason)),
+        ("Topic", html! { a href=(urls::topic_url(topic)) { (text::soft(topic)) } }),
         (
             "Event subscription",
-            Some(html! { a href=(subscription_url(topic, name, "")) { (text::soft(name)) } }),
+            html! { a href=(subscription_url(topic, name, "")) { (text::soft(name)) } },
         ),
         ("Published", time(Some(delivery.publish_time))),
         ("Sent by a redrive", time(delivery.redriven_time)),
         ("Ended", time(delivery.ended_at)),
-        ("Events", Some(html! { (number(delivery.events.into())) })),
-        ("Id", Some(html! { span.mono { (delivery.id) } })),
-    ];
-    let rows: Vec<_> = rows.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    kit::kv(&rows)
+        ("Id", html! { span.mono { (delivery.id) } }),
+    ])
 }
 
-fn health_card(app: &App, url: &str, health: &Health, shown: &DeliveryShown) -> Markup {
-    let (kind, new_events) = match health.new_events {
-        NewEvents::Attempted => (Kind::Ok, "attempted"),
-        NewEvents::Waits => (Kind::Warn, "held back"),
-        NewEvents::Ends => (Kind::Bad, "end at once"),
-        NewEvents::Held => (Kind::Mute, "held, paused"),
-        NewEvents::NotMatched => (Kind::Bad, "none comes"),
-    };
-    let state = match &health.pause {
-        Some(_) => "Paused".to_owned(),
-        None => text::words(&health.state.to_string()),
-    };
-    let kind = if health.state == EndpointState::Recovering { Kind::Acc } else { kind };
+fn health_card(app: &App, url: &str, health: &Health) -> Markup {
     let fixed = html! {
         @if health.until.is_some() && app.may_change() {
             form method="post" action={ (url) "/reset" } {
@@ -384,31 +371,13 @@ fn health_card(app: &App, url: &str, health: &Health, shown: &DeliveryShown) -> 
             }
         }
     };
-    let since = health.pause.as_ref().map(|pause| pause.since).or(health.since);
     let rows = [
-        ("State", Some(kit::pill(kind, &state))),
-        ("Since", since.map(text::time)),
-        (
-            "Cause",
-            health
-                .cause
-                .as_ref()
-                .map(|cause| kit::answer(Some(&cause.outcome), cause.http_status_code)),
-        ),
-        ("New events", Some(html! { (new_events) })),
-        ("Paused until", health.pause.as_ref().map(|pause| text::time(pause.until))),
-        (
-            "Next probe",
-            health.next_probe.map(|probe| {
-                html! {
-                    (text::time(probe.not_before))
-                    @if probe.delivery == Some(shown.delivery.id) { ", this delivery" }
-                }
-            }),
-        ),
-        ("Failures in a row", Some(html! { (number(health.failures_in_row.into())) })),
+        ("State", Standing::of(health, None).pill()),
+        ("Since", standing::since(health)),
+        ("Why", standing::why(health, None)),
+        ("New events", standing::effect(health)),
+        ("Failures in a row", html! { (number(health.failures_in_row.into())) }),
     ];
-    let rows: Vec<_> = rows.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     kit::card("Endpoint health", &fixed, &kit::kv(&rows))
 }
 

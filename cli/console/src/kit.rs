@@ -128,8 +128,9 @@ pub(super) fn answer(outcome: Option<&str>, status: Option<u16>) -> Markup {
     html! { span title=(outcome) { (pill(kind, &word)) } }
 }
 
-/// Lists names and values; a name that is long breaks at its humps.
+/// Lists names and values that say something; a name that is long breaks at its humps.
 pub(super) fn kv(rows: &[(&str, Markup)]) -> Markup {
+    let rows = rows.iter().filter(|(_, value)| !value.0.is_empty());
     html! { dl.kv { @for (name, value) in rows { dt { (text::soft(name)) } dd { (value) } } } }
 }
 

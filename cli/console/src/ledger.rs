@@ -390,6 +390,7 @@ fn by_subscription(keys: &BTreeMap<&SubscriptionKey, Sum>) -> Markup {
     let count = |count: u64| html! { @if count == 0 { span.m { "0" } } @else { (number(count)) } };
     let row = |(key, sum): (&&SubscriptionKey, &Sum)| {
         let Account { matched, redriven, delivered, latencies, .. } = &sum.account;
+        let [_, p95, _] = text::bounds(latencies);
         vec![
             html! { a href=(subscription_url(&key.topic, &key.name, "")) { (text::soft(&key.name)) } },
             html! { span.m { (text::soft(&key.topic)) } },
@@ -400,7 +401,7 @@ fn by_subscription(keys: &BTreeMap<&SubscriptionKey, Sum>) -> Markup {
             count(sum.dead()),
             count(sum.lost()),
             html! { (signed(sum.difference)) },
-            html! { (latencies.percentile(95).map_or("–".to_owned(), |bound| bound.to_string().replace("<=", "≤"))) },
+            html! { (p95.unwrap_or_else(|| "–".to_owned())) },
             chart::mini(&sum.ends()),
         ]
     };

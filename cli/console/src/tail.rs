@@ -1,6 +1,7 @@
 //! Attempts as they are made, by server-sent events from what `gridpost tail` reads.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
@@ -12,20 +13,22 @@ use gridpost_core::journal::EntryKind;
 use gridpost_core::time::Timestamp;
 use maud::{Markup, PreEscaped, html};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::App;
 use super::attempts;
-use super::chart::Kind;
+use super::chart::{self, Bars, Kind};
 use super::event::choose_topic;
-use super::failure::Answer;
+use super::failure::{self, Answer};
 use super::form::given;
 use super::kit::{self, Icon};
-use super::page::{Frame, Head, Tab};
+use super::page::{self, Frame, Head, Tab};
 use super::sought::LeftOut;
 use super::text;
+use super::traffic::{Scope, Since};
 use super::urls::{subscription_url, with_query};
 use gridpost_ops::{
     attempt_lines::AttemptLine,
@@ -48,6 +51,10 @@ const CAUGHT_UP_MAX: usize = 400;
 const MOVED_MS: i64 = 60_000;
 
 const FIRST_MAX: usize = 100;
+
+/// The part of the page that shows the rate, and how often it is drawn.
+const RATE: &str = "rate";
+const RATE_EVERY: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct TailQuery {
@@ -177,6 +184,7 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
     let begin = app.settings.target.ago(SINCE).await?;
     let mut follower = Follower::of(app.journal.clone(), query.filter(), begin);
     let CaughtUp { mut lines, begins_ms } = follower.catch_up(FIRST_MAX).await?;
+    let rate = rate(&app, &query).await;
     let older = lines.len().saturating_sub(FIRST_MAX);
     lines.drain(..older);
     let first = lines.first().map(|line| line.time.0.as_millis());
@@ -215,7 +223,7 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
             @for gap in &follower.gaps { " The journal: " (text::sentence(gap)) "." }
         }
     };
-    let body = html! { (filters(&app, &query).await) (left_out.notes()) (kit::flush("", &html! {}, &table)) };
+    let body = html! { (filters(&app, &query).await) (left_out.notes()) (page::live_part(RATE, &rate)) (kit::flush("", &html! {}, &table)) };
     let command = query.command();
     let frame = Frame { tab: Tab::Tail, title: "Live tail", above: Vec::new(), command };
     let head = Head {
@@ -226,6 +234,26 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
         ..Head::default()
     };
     Ok(app.page_of(&frame, &head, &body))
+}
+
+/// Draws how many attempts there were in each of the last minutes.
+async fn rate(app: &App, query: &TailQuery) -> Markup {
+    let Filter { topic, name, .. } = query.filter();
+    let scope = Scope { topic: topic.as_deref(), name: name.as_deref() };
+    let traffic = async {
+        let now = app.settings.target.now().await?;
+        app.traffic(scope, Since::QuarterHour, now).await
+    };
+    let traffic = match traffic.await {
+        Ok(traffic) => traffic,
+        Err(error) => return failure::problem("The rate of attempts is not known.", &error),
+    };
+    let series = traffic.attempts();
+    let (begins, step) = (traffic.begins, traffic.step);
+    let label = "Attempts a minute, the last 15 minutes";
+    let bars = Bars { label, series: &series, begins, step, mark: None, low: true };
+    let key: Vec<_> = series.iter().map(|one| (one.kind, one.name.as_str(), None)).collect();
+    kit::card(label, &chart::legend(&key), &chart::bars(&bars))
 }
 
 /// What is asked for, and what the page shows of it.
@@ -262,6 +290,10 @@ async fn filters(app: &App, query: &TailQuery) -> Markup {
 
 /// The state of a stream between two looks.
 struct Following {
+    app: App,
+    query: TailQuery,
+    /// When the rate was drawn, which is sent again from time to time.
+    rated: Instant,
     follower: Follower,
     /// Where it began, if that is later than where the page left.
     began_ms: Option<i64>,
@@ -312,6 +344,9 @@ async fn following(
     let from = wanted_ms.max(earliest.as_millis());
     let follower = Follower::resumed(app.journal.clone(), query.filter(), from);
     Ok(Following {
+        app: std::sync::Arc::clone(app),
+        query: query.clone(),
+        rated: Instant::now(),
         follower,
         began_ms: Some(from).filter(|from| *from > wanted_ms),
         lines: Vec::new(),
@@ -335,6 +370,12 @@ fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>>
         loop {
             if let Some(event) = following.next() {
                 return Some((Ok(event), following));
+            }
+            if following.rated.elapsed() >= RATE_EVERY {
+                following.rated = Instant::now();
+                let html = page::live_part(RATE, &rate(&following.app, &following.query).await);
+                let part = json!({"id": RATE, "html": html.into_string()});
+                return Some((Ok(event("part", &part)), following));
             }
             match following.look().await {
                 Ok(Some(gap)) => {
@@ -401,7 +442,7 @@ fn left_out(left_ms: i64, begins_ms: i64) -> Markup {
 #[cfg(test)]
 mod tests {
     use gridpost_ops::testkit::documents;
-    use serde_json::{Value, json};
+    use serde_json::Value;
 
     use super::*;
 
