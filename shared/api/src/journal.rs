@@ -100,7 +100,8 @@ impl JournalQuery {
                     Some(periods.flat_map(|(period, ledger)| entries(period, ledger)).collect());
             }
             Known::Series(series) => {
-                let entry = |((begins, owner), flow)| SeriesEntry::of(series.by, begins, owner, flow);
+                let entry =
+                    |((begins, owner), flow)| SeriesEntry::of(series.by, begins, owner, flow);
                 self.series = Some(series.flows.into_iter().map(entry).collect());
             }
         }

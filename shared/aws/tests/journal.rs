@@ -558,7 +558,9 @@ async fn minutes_of_a_large_log_are_had_of_one_owner() {
                 assert!(asked.is_ok(), "{question:?}: {asked:?}");
                 continue;
             }
-            let Err(JournalError::TooMuch(said)) = &asked else { panic!("{question:?}: {asked:?}") };
+            let Err(JournalError::TooMuch(said)) = &asked else {
+                panic!("{question:?}: {asked:?}")
+            };
             assert!(said.contains(&format!("{step} goes with one event subscription")), "{said}");
         }
     }
@@ -743,7 +745,8 @@ async fn no_event_id_changes_the_query() {
             assert_eq!(none, [Ledger::default()], "{name}");
             let (topic, by, total) = (Some(name.to_owned()), By::All, true);
             let (from, to) = (at(0), BEGINNING);
-            let question = SeriesQuestion { topic, from, to, by, total, ..SeriesQuestion::default() };
+            let question =
+                SeriesQuestion { topic, from, to, by, total, ..SeriesQuestion::default() };
             let answer = fixture.answer(&Question::Series(question)).await.expect("an answer");
             assert_eq!(answer.known, Known::Series(Series::of(By::All)), "{name}");
         }

@@ -179,7 +179,9 @@ async fn a_series_has_what_was_counted_in_each_step() {
 #[tokio::test(start_paused = true)]
 async fn a_series_is_summed_by_topic_or_of_all_and_over_its_steps() {
     let fixture = filled();
-    fixture.journal.count(ago(7_200), count(Owner::Topic("other".to_owned()), Counted::Accepted, 5));
+    fixture
+        .journal
+        .count(ago(7_200), count(Owner::Topic("other".to_owned()), Counted::Accepted, 5));
     let from = Step::HalfHour.begin(ago(7_200));
     let ask = async |by: &str| {
         let asked = json!({"series":
@@ -342,8 +344,14 @@ async fn a_question_that_is_none_is_refused_with_every_problem() {
             json!({"series": {"from": early, "step": "HalfHour"}}),
             "series.step must be longer for a time of more than 90 days, but is HalfHour",
         ),
-        (json!({"series": {"step": "Day"}}), "series.step must be 'Minute', 'FiveMinutes', 'HalfHour', "),
-        (json!({"series": {"by": "Name"}}), "series.by must be 'EventSubscription', 'Topic' or 'All' ("),
+        (
+            json!({"series": {"step": "Day"}}),
+            "series.step must be 'Minute', 'FiveMinutes', 'HalfHour', ",
+        ),
+        (
+            json!({"series": {"by": "Name"}}),
+            "series.by must be 'EventSubscription', 'Topic' or 'All' (",
+        ),
         (json!({"series": {"by": 1}}), "series.by must be "),
         (json!({"series": {"total": "yes"}}), "series.total must be "),
         (

@@ -157,13 +157,15 @@ impl JournalQueryInput {
                 let mut reading = Reading { member: "series", problems };
                 reading.names(&asked.topic, &asked.event_subscription);
                 let (from, to) = reading.span((asked.from, asked.to, HOUR), now);
-                let (step, total) = (asked.step.unwrap_or_default(), asked.total.unwrap_or_default());
+                let (step, total) =
+                    (asked.step.unwrap_or_default(), asked.total.unwrap_or_default());
                 let (from, steps_max) = (step.begin(from), STEPS_MAX * u64::from(step.minutes()));
                 let is_long = step.begin(to).since(from) > Duration::from_secs(60 * steps_max);
                 if is_long && !total && step.minutes() < Step::Hour.minutes() {
                     let days = steps_max / 24 / 60;
-                    let rule =
-                        format!("must be longer for a time of more than {days} days, but is {step}");
+                    let rule = format!(
+                        "must be longer for a time of more than {days} days, but is {step}"
+                    );
                     reading.add(Code::InvalidValue, "step", rule);
                 }
                 Some(Question::Series(SeriesQuestion {

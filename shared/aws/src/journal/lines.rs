@@ -140,9 +140,8 @@ impl<'q> Counts<'q> {
             Self::Series(asked, _) => (&asked.topic, &asked.subscription),
         };
         let counts = counts_of(line).into_iter();
-        let is_asked = |Count { owner, .. }: &Count| {
-            is_named(owner.topic(), owner.name(), topic, name)
-        };
+        let is_asked =
+            |Count { owner, .. }: &Count| is_named(owner.topic(), owner.name(), topic, name);
         let counts: Vec<_> = counts.filter(is_asked).collect();
         self.add(at, counts);
     }

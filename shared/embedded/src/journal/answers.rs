@@ -309,8 +309,7 @@ impl<'a> Counts<'a> {
                 put(at, Count { owner, publish_time: at, counted, events, once: None });
             }
         };
-        let next =
-            counts::read(self.connection, series, steps.clone(), summed, sums, &mut put)?;
+        let next = counts::read(self.connection, series, steps.clone(), summed, sums, &mut put)?;
         for (step, owner, counted, events) in
             self.recent.within(series, steps.start..next.unwrap_or(steps.end))
         {

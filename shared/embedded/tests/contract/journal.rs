@@ -145,6 +145,12 @@ async fn pages_of_a_series_end_with_its_steps() {
         let total = Question::Series(SeriesQuestion { total: true, ..question });
         assert_eq!(answer(&*journal, total, None).await.next, None);
     }
+    let of_many = "SELECT count(*) FROM counts WHERE owner <= 0";
+    assert_eq!(
+        fixture.number(of_many),
+        2 * (4 + 1),
+        "a topic and all, in four minutes and an hour"
+    );
 }
 
 fn of_one(number: u32) -> Count {

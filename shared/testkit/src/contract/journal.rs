@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use gridpost_core::{
     journal::{
-        Answer, AttemptsQuestion, By, Count, Counted, Entry, EntryKind, Known, LedgerQuestion, Owner,
-        Question, Series, SeriesQuestion, Step,
+        Answer, AttemptsQuestion, By, Count, Counted, Entry, EntryKind, Known, LedgerQuestion,
+        Owner, Question, Series, SeriesQuestion, Step,
     },
     ledger::{Account, Ledger},
     retry::{DelayReason, outcome::Outcome},
