@@ -15,7 +15,7 @@ const IDS_TOLD: usize = 3;
 /// Shows what an attempt met, or how the delivery ended.
 pub(super) fn answer(line: &AttemptLine) -> Markup {
     match line.kind {
-        EntryKind::Ending => kit::pill(Kind::Dead, "Ending"),
+        EntryKind::Ending => kit::pill(Kind::Dead, "To dead letter"),
         EntryKind::DeadLettered => kit::pill(Kind::Dead, "Dead letter"),
         EntryKind::Dropped => kit::pill(Kind::Bad, "Lost"),
         _ => kit::answer(line.outcome.as_deref(), line.http_status_code),
@@ -46,7 +46,7 @@ pub(super) fn number(line: &AttemptLine) -> Markup {
 /// Shows what follows, with what the endpoint answered, in one line.
 pub(super) fn follows(line: &AttemptLine) -> Markup {
     let reason = line.reason.as_deref().unwrap_or_default();
-    let words = text::words(reason);
+    let words = text::reason(reason);
     let fate = line.describe_fate().map(|fate| fate.replace(reason, &words));
     let title = fate.as_ref().or(line.response.as_ref()).map(|text| visible(text));
     html! {
@@ -55,7 +55,7 @@ pub(super) fn follows(line: &AttemptLine) -> Markup {
                 @match (&fate, &line.due) {
                     (Some(fate), _) => { (visible(fate)) }
                     (None, Some(due)) => {
-                        "next due " (text::time(*due))
+                        "then not before " (text::time(*due))
                         @if let Some(because) = line.wait_because { span.m { ", " (describe_reason(because.into())) } }
                     }
                     (None, None) => @if !words.is_empty() { "ends: " (visible(&words)) },
@@ -86,7 +86,7 @@ mod tests {
         for (kind, word) in [
             ("Dropped", "pill bad"),
             ("DeadLettered", "Dead letter"),
-            ("Ending", "Ending"),
+            ("Ending", "To dead letter"),
             ("LateSuccess", "503"),
         ] {
             let (ended, _) = shown(&json!({"kind": kind, "reason": "R"}));

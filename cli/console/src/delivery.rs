@@ -86,7 +86,7 @@ pub(super) async fn list(
     let command = format!("delivery list --topic {topic} --subscription {name}");
     let above = urls::above(&topic, &name);
     let frame = Frame { tab: Tab::Topics, title: "Failing deliveries", above, command };
-    Ok(app.page_of(&frame, &Head { now: Some(now), ..Head::default() }, &body))
+    Ok(app.page_of(&frame, &Head::default(), &body))
 }
 
 fn link(url: &str, one: &Delivery) -> Markup {
@@ -193,7 +193,6 @@ pub(super) async fn show(
         }),
         actions: Some(live_part("act", &attempt_now(&app, &url, &shown.delivery))),
         live: Some(url.clone()),
-        now: Some(now),
         ..Head::default()
     };
     let title = format!("Delivery {}", id.get(..8).unwrap_or(&id));

@@ -91,7 +91,7 @@ pub(super) async fn with_event(State(app): State<App>, Form(query): Form<EventQu
 }
 
 /// What is known of it by topic, or why that can't be read.
-type Found = Vec<(String, anyhow::Result<Explanation>)>;
+type Looks = Vec<(String, anyhow::Result<Explanation>)>;
 
 async fn answer(app: &App, mut typed: EventQuery) -> Answer {
     let left_out = typed.clean();
@@ -110,9 +110,11 @@ async fn answer(app: &App, mut typed: EventQuery) -> Answer {
     };
     let found = look(app, &typed, &id).await;
     let known: Vec<_> = found.iter().flatten().filter_map(|(_, told)| told.as_ref().ok()).collect();
+    let is_unknown = known.iter().all(|one| one.outcome().is_err());
     let topic = match (&known[..], given(typed.topic.as_ref())) {
-        ([one], _) => Some(one.topic().to_owned()),
-        (_, topic) => topic,
+        (_, Some(topic)) => Some(topic),
+        ([one], None) if !is_unknown => Some(one.topic().to_owned()),
+        _ => None,
     };
     let body = html! {
         (left_out.told("/events", &typed.pairs()))
@@ -124,8 +126,8 @@ async fn answer(app: &App, mut typed: EventQuery) -> Answer {
                         (failure::problem(&format!("What is known in {topic} can't be read."), error))
                     }
                 }
-                @if known.iter().all(|one| one.outcome().is_err()) { (nothing(&typed, &id, &known)) }
-                @for one in &known {
+                @if is_unknown { (nothing(&typed, &id, &known)) }
+                @for one in known.iter().filter(|_| !is_unknown || topic.is_some()) {
                     @if known.len() > 1 { h2 { "In " a href=(topic_url(one.topic())) { (one.topic()) } } br; }
                     (of_topic(app, one, &id, now))
                 }
@@ -150,13 +152,12 @@ async fn answer(app: &App, mut typed: EventQuery) -> Answer {
             on,
             &SPANS.map(|(name, span)| (name, typed.back(span))),
         )),
-        now: Some(now),
         ..Head::default()
     };
     Ok(app.page_of(&Frame { tab: Tab::Events, title: &id, above, command }, &head, &body))
 }
 
-async fn look(app: &App, typed: &EventQuery, id: &str) -> anyhow::Result<Found> {
+async fn look(app: &App, typed: &EventQuery, id: &str) -> anyhow::Result<Looks> {
     let since: TimeSpan = typed.since().parse().map_err(Misuse)?;
     let topic = given(typed.topic.as_ref());
     let question = Question {
@@ -205,7 +206,8 @@ fn nothing(typed: &EventQuery, id: &str, known: &[&Explanation]) -> Markup {
         p {
             "Looked back " (visible(&back)) " in "
             @match given(typed.topic.as_ref()) { Some(topic) => (visible(&topic)), None => "all topics" } ". "
-            "It may wait for its first attempt, be wanted by no filter, or be older. An event of a schema of your own has no "
+            "It may wait for its first attempt, be wanted by no filter, be older, or have been delivered where successes "
+            "are not logged. An event of a schema of your own has no "
             "id there."
         }
         @for gap in gaps { p { "The journal: " (text::sentence(gap)) "." } }

@@ -59,7 +59,6 @@ pub(super) async fn show(
     let since = given(asked.since.as_ref()).unwrap_or_else(|| SINCE.to_owned());
     let span: TimeSpan =
         since.parse().map_err(|error| Misuse(format!("Events published since: {error}")))?;
-    let now = app.settings.target.now().await.ok();
     let body = html! {
         div {
             div.card.in.late {
@@ -73,7 +72,7 @@ pub(super) async fn show(
     let on = SPANS.iter().find(|(_, span)| *span == since).map_or("", |(name, _)| name);
     let back = |span| with_query("/ledger", &[("since", span)]);
     let actions = kit::choice("Published since", on, &SPANS.map(|(name, span)| (name, back(span))));
-    let head = Head { actions: Some(actions), now, ..Head::default() };
+    let head = Head { actions: Some(actions), ..Head::default() };
     Ok(page::streamed(app.page_of(&frame, &head, &body), async move {
         match audit::look_back(&app.settings.target, span, Effort::OF_A_PAGE).await {
             Ok(audit) => told(&audit),
@@ -187,10 +186,21 @@ fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
         }
         Verdict::Balances => (Kind::Ok, "Every event has a known end, or waits".to_owned()),
     };
+    let (kind, title) = match (kind, all.lost()) {
+        (Kind::Ok | Kind::Warn, lost) if lost > 0 => {
+            (Kind::Bad, format!("{} lost for good; nothing else is missing so far", events(lost)))
+        }
+        _ => (kind, title),
+    };
     let is_many = hours.len() > HOURS_TOLD;
     let open: Vec<_> = hours.iter().filter(|(_, sum)| sum.is_open).map(|(hour, _)| *hour).collect();
     let closed = (hours.len() - open.len()) as u64;
     let text = html! {
+        @if all.lost() > 0 {
+            p {
+                (events(all.lost())) " lost for good: the event subscription had no place for dead letters, or it \
+                 could not be written."
+            }
         @match audit.verdict() {
             Verdict::Missing { .. } => p {
                 "No queue holds as many messages. It may be a function that was killed between the end of a delivery \
@@ -201,7 +211,7 @@ fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
             },
             Verdict::UnderWay { events: under_way } => p {
                 (events(under_way)) " without a known end may be in the queues, waiting for a first attempt or on the \
-                 way to a dead letter, or in an hour that is open. That is no all-clear: look again later."
+                 way to a dead letter, or in an hour that is open. Look again later."
             },
             Verdict::Balances => {},
         }
@@ -215,11 +225,6 @@ fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
                 (chart::hour(judged, is_many)) "."
             }
         }
-        @if all.lost() > 0 {
-            p {
-                (events(all.lost())) " lost for good: the event subscription had no place for dead letters, or it \
-                 could not be written."
-            }
         }
         @if all.ends_too_many > 0 {
             p {
@@ -268,7 +273,7 @@ fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
 fn equation(all: &Sum) -> Markup {
     let attempted = all.account.waiting.min(all.waiting);
     let waiting = format!(
-        "{} after an attempt, {} without one",
+        "{} retrying or parked, {} in queues",
         number(attempted),
         number(all.waiting - attempted)
     );
@@ -432,7 +437,7 @@ fn why_ended(keys: &BTreeMap<&SubscriptionKey, Sum>) -> Markup {
         let url = subscription_url(&key.topic, &key.name, "/dead-letters");
         let letters = with_query(&url, &[("reason", reason)]);
         Row {
-            name: format!("{} · {}{lost}", key.name, text::words(reason)),
+            name: format!("{} · {}{lost}", key.name, text::reason(reason)),
             count: *count,
             kind,
             url: (kind == Kind::Dead).then_some(letters),

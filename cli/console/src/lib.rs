@@ -75,7 +75,10 @@ const TAILS_MAX: usize = 4;
 const LIVES_MAX: usize = 24;
 
 /// The U.S. dollars that all answers of the journal to pages that are live may cost in an hour, together.
-const DOLLARS_MAX: f64 = 0.05;
+const DOLLARS_MAX: f64 = 0.03;
+
+/// The same of live tails, which no other page may keep from going on.
+const TAIL_DOLLARS_MAX: f64 = 0.02;
 
 /// How a console runs.
 #[derive(Clone, Debug)]
@@ -110,6 +113,7 @@ struct Shared {
     lives: Arc<Semaphore>,
     tails: Arc<Semaphore>,
     journal: Journal,
+    tail_journal: Journal,
     answers: traffic::Answers,
 }
 
@@ -120,6 +124,7 @@ impl Console {
     pub async fn bind(mut settings: Settings) -> anyhow::Result<Self> {
         let api = settings.target.manage_api().await?;
         let journal = Journal::hourly(api.clone(), DOLLARS_MAX);
+        let tail_journal = Journal::hourly(api.clone(), TAIL_DOLLARS_MAX);
         let listener = TcpListener::bind(("127.0.0.1", settings.port)).await;
         let listener = listener.with_context(|| {
             format!(
@@ -139,6 +144,7 @@ impl Console {
             lives,
             tails,
             journal,
+            tail_journal,
             answers: traffic::Answers::default(),
         });
         Ok(Self { listener, shared, one_time })

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Query, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{Request, Uri};
+use axum::http::{Request, StatusCode, Uri};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
@@ -20,8 +20,12 @@ use tower::ServiceExt;
 use super::App;
 use super::page::{is_live, live_parts};
 
-/// How often a page is looked at again.
-const EVERY: Duration = Duration::from_secs(5);
+/// How often a page is looked at again. On AWS each look reads tables.
+const EVERY_ON_ONE_MACHINE: Duration = Duration::from_secs(5);
+const EVERY_ON_AWS: Duration = Duration::from_secs(30);
+
+/// Tells pages that they are looked at again, which leaves out what is dear.
+pub(super) const AGAIN: &str = "x-again";
 
 /// A page with all that it shows is far smaller.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -56,8 +60,12 @@ pub(super) async fn stream(State(app): State<App>, Query(query): Query<LiveQuery
     let (sent, events) = (HashMap::new(), VecDeque::new());
     let live = Live { app, page, sent, events, is_over: false, _permit: permit };
     let events = stream::unfold(live, async |mut live| {
+        let is_dev = live.app.settings.target.is_dev();
+        // What the page did not wait for follows soon.
+        let is_soon = is_dev || live.sent.is_empty();
+        let every = if is_soon { EVERY_ON_ONE_MACHINE } else { EVERY_ON_AWS };
         while live.events.is_empty() && !live.is_over {
-            sleep(EVERY).await;
+            sleep(every).await;
             live.look().await;
         }
         let event = live.events.pop_front()?;
@@ -81,12 +89,16 @@ fn page(url: &str) -> Option<Uri> {
 impl Live {
     /// Renders the page as if it was opened, and keeps what has changed to be sent.
     async fn look(&mut self) {
-        let found = self.rendered().await;
-        let Some((now_ms, page)) = found else {
-            self.events.push_back(Event::default().event("problem").data(""));
-            return;
+        let named = |name: &str| Event::default().event(name);
+        let (now_ms, page) = match self.rendered().await {
+            Look::Page(now_ms, page) => (now_ms, page),
+            Look::Problem => return self.events.push_back(named("problem").data("")),
+            Look::Gone => {
+                self.is_over = true;
+                return self.events.push_back(named("gone").data(""));
+            }
         };
-        self.events.push_back(Event::default().event("now").data(now_ms.to_string()));
+        self.events.push_back(named("now").data(now_ms.to_string()));
         self.is_over = !is_live(&page);
         for (id, html) in live_parts(&page) {
             if self.sent.get(id).is_some_and(|sent| sent == html) {
@@ -94,28 +106,42 @@ impl Live {
             }
             self.sent.insert(id.to_owned(), html.to_owned());
             let data = serde_json::to_string(&Part { id, html }).unwrap_or_default();
-            self.events.push_back(Event::default().event("part").data(data));
+            self.events.push_back(named("part").data(data));
         }
         // A browser connects again where a stream merely ends.
-        self.events.extend(self.is_over.then(|| Event::default().event("over").data("")));
+        self.events.extend(self.is_over.then(|| named("over").data("")));
     }
 
-    async fn rendered(&self) -> Option<(i64, String)> {
-        let now = self.app.settings.target.now().await.ok()?;
-        let request = Request::get(self.page.clone()).body(Body::empty()).ok()?;
-        let answer =
-            super::pages().with_state(Arc::clone(&self.app)).oneshot(request).await.ok()?;
-        // A stream has no end.
-        let is_page = answer
-            .headers()
-            .get(CONTENT_TYPE)
-            .is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
-        if !is_page || !answer.status().is_success() {
-            return None;
+    async fn rendered(&self) -> Look {
+        let rendered = async {
+            let now = self.app.settings.target.now().await.ok()?;
+            let request = Request::get(self.page.clone()).header(AGAIN, "yes");
+            let pages = super::pages().with_state(Arc::clone(&self.app));
+            let answer = pages.oneshot(request.body(Body::empty()).ok()?).await.ok()?;
+            // A stream has no end.
+            let kind = answer.headers().get(CONTENT_TYPE)?;
+            if !kind.as_bytes().starts_with(b"text/html") {
+                return None;
+            }
+            let status = answer.status();
+            let page = to_bytes(answer.into_body(), PAGE_BYTES_MAX).await.ok()?;
+            Some((status, now, String::from_utf8(page.into()).ok()?))
+        };
+        match rendered.await {
+            Some((StatusCode::NOT_FOUND, ..)) => Look::Gone,
+            Some((status, now, page)) if status.is_success() => Look::Page(now.as_millis(), page),
+            _ => Look::Problem,
         }
-        let page = to_bytes(answer.into_body(), PAGE_BYTES_MAX).await.ok()?;
-        Some((now.as_millis(), String::from_utf8(page.into()).ok()?))
     }
+}
+
+/// What a look at a page gave.
+enum Look {
+    /// The deployment's time in milliseconds, and HTML.
+    Page(i64, String),
+    Problem,
+    /// What it showed was deleted.
+    Gone,
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The first page: is everything delivered, what fails, since when, why, how much waits, what to do.
 
 use axum::extract::{Query, State};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use futures::{StreamExt, stream};
 use gridpost_api::{health::Health, requests::ParkedInput, subscription::EventSubscription};
@@ -9,17 +10,17 @@ use gridpost_core::ledger::Account;
 use gridpost_core::time::Timestamp;
 use gridpost_ops::{attempt_lines::AttemptLine, lookup::if_there, subscription::show};
 use maud::{Markup, html};
-use std::collections::BTreeMap;
 
 use super::App;
 use super::chart::{self, Kind};
 use super::failure::{self, Answer};
 use super::kit::{self, Icon, Tile};
+use super::live::AGAIN;
 use super::page::{self, Frame, Head, Tab, live_part};
 use super::standing::{self, Standing};
 use super::text::{self, number, visible};
 use super::topics::names;
-use super::traffic::{self, Scope, Since, SinceQuery, Traffic, came, sum};
+use super::traffic::{self, Scope, Since, SinceQuery, Totals, Traffic, came, sum};
 use super::urls::{subscription_url, with_query};
 
 /// Event subscriptions whose health is looked at, and topics: a page must not take minutes.
@@ -88,6 +89,7 @@ const JOURNAL: &str = "POST /journalQueries";
 
 pub(super) async fn show(
     State(app): State<App>,
+    headers: HeaderMap,
     Query(query): Query<SinceQuery>,
 ) -> Answer<Response> {
     let now = app.settings.target.now().await?;
@@ -95,56 +97,67 @@ pub(super) async fn show(
     let head = Head {
         actions: Some(since.choice("/")),
         live: Some(with_query("/", &[("since", since.value())])),
-        now: Some(now),
         ..Head::default()
     };
     let command = format!("subscription health --since {}", since.value());
     let frame = Frame { tab: Tab::Overview, title: "Overview", above: Vec::new(), command };
     let page = app.page_of(&frame, &head, &page::late());
-    Ok(page::streamed(page, async move { body(&app, since, now).await }))
+    let is_again = headers.contains_key(AGAIN);
+    Ok(page::streamed(page, async move { body(&app, since, now, is_again).await }))
 }
 
-async fn body(app: &App, since: Since, now: Timestamp) -> Markup {
-    let every = ParkedInput::default();
-    let (mut seen, traffic, totals, parked, poison) = tokio::join!(
+/// Renders the parts. Those that read a table and a queue are for whom the page is opened, not looked at again.
+async fn body(app: &App, since: Since, now: Timestamp, is_again: bool) -> Markup {
+    let under_way = async {
+        let is_dear = is_again && !app.settings.target.is_dev();
+        if is_dear { None } else { Some(under_way(app).await) }
+    };
+    let (mut seen, traffic, totals, under_way) = tokio::join!(
         look(app),
         app.traffic(Scope::default(), since, now),
         app.totals(None, By::EventSubscription, since, now),
-        app.api.parked_page(&every, None),
-        app.api.poison(1),
+        under_way,
     );
     let mut note = |error| seen.unread.push(Unread { what: JOURNAL, whose: String::new(), error });
     let traffic = traffic.map_err(&mut note).ok();
     let totals = totals.map_err(&mut note).unwrap_or_default();
     add_counts(&mut seen.all, &totals);
-    if seen.all.is_empty() && seen.unread.is_empty() {
-        return live_part("verdict", &first_steps(seen.topics));
-    }
+    let is_empty = seen.all.is_empty() && seen.unread.is_empty();
     let worst = attention(&seen.all);
     let keys = worst.iter().take(DETAILED_MAX).map(|one| (one.topic.clone(), one.name.clone()));
     let keys: Vec<_> = keys.collect();
     let of_one = async |key: (String, String)| detail(app, &key.0, &key.1, since, now).await;
     let details = stream::iter(keys).map(of_one).buffered(AT_ONCE);
     let details: Vec<_> = details.collect().await;
-    let under_way = html! {
-        dt { "Parked" } dd { (parked_told(&parked)) }
-        dt { "Poison queue" } dd { (poison_told(poison.map(|list| list.approximate_count))) }
-    };
+    let traffic = traffic.filter(|_| !is_empty);
     html! {
-        (live_part("verdict", &html! { (unread(&seen)) (verdict(&worst, seen.unread.is_empty())) }))
-        (live_part("tiles", &html! { (tiles(traffic.as_ref(), &seen)) }))
+        (live_part("verdict", &html! {
+            @if is_empty { (first_steps(seen.topics)) }
+            @else { (unread(&seen)) (verdict(&worst, seen.unread.is_empty())) }
+        }))
+        (live_part("tiles", &html! { @if !is_empty { (tiles(traffic.as_ref(), &seen)) } }))
         (live_part("charts", &html! { @if let Some(traffic) = &traffic { (traffic::charts("of all topics", traffic)) } }))
         (live_part("attention", &html! {
             @if !worst.is_empty() { (needs_attention(&worst, &details, seen.all.len(), since)) }
             (healthy(&seen))
         }))
-        (live_part("under-way", &html! {
-            div.g.g11 {
-                (kit::card("Under way", &html! {}, &html! { dl.kv { (under_way) } }))
-                @if let Some(traffic) = &traffic { (equation(traffic, since)) }
-            }
-        }))
+        @if let Some(under_way) = under_way.filter(|_| !is_empty) {
+            (live_part("under-way", &html! {
+                div.g.g11 {
+                    (kit::card("Under way", &html! {}, &under_way))
+                    @if let Some(traffic) = &traffic { (equation(traffic, since)) }
+                }
+            }))
+        }
     }
+}
+
+/// What is parked, and what is poison.
+async fn under_way(app: &App) -> Markup {
+    let every = ParkedInput::default();
+    let (parked, poison) = tokio::join!(app.api.parked_page(&every, None), app.api.poison(1));
+    let poison = poison.map(|list| list.approximate_count);
+    kit::kv(&[("Parked", parked_told(&parked)), ("Poison queue", poison_told(poison))])
 }
 
 /// Looks at everything. What can't be read is noted, and keeps no one from the rest.
@@ -188,10 +201,9 @@ async fn look(app: &App) -> Seen {
     seen
 }
 
-fn add_counts(all: &mut [One], totals: &BTreeMap<(String, String), Flow>) {
+fn add_counts(all: &mut [One], totals: &Totals) {
     for one in all {
-        let key = (one.topic.clone(), one.name.clone());
-        one.counted = totals.get(&key).map(|flow| flow.account.clone());
+        one.counted = totals.of(&one.topic, &one.name).map(|flow| flow.account.clone());
     }
 }
 
@@ -246,9 +258,10 @@ fn verdict(worst: &[&One], is_whole: bool) -> Markup {
             false => html! {},
         };
     };
+    let kinds: Vec<_> = worst.iter().map(|one| one.standing().kind()).collect();
     let kind = match first.standing().kind() {
-        Kind::Bad => Kind::Bad,
-        Kind::Warn | Kind::Dead => Kind::Warn,
+        _ if kinds.contains(&Kind::Bad) => Kind::Bad,
+        _ if kinds.iter().any(|kind| matches!(kind, Kind::Warn | Kind::Dead)) => Kind::Warn,
         other => other,
     };
     let title = match kind {
@@ -260,9 +273,9 @@ fn verdict(worst: &[&One], is_whole: bool) -> Markup {
         html! {
             a href=(one.url()) { b { (text::soft(&one.name)) } } " "
             @match one.standing() {
-                Standing::EndsEvents => "ends every new event",
+                Standing::EndsEvents => "ends every new event at once",
                 Standing::LosesSome => "loses events for good",
-                Standing::NotValidated => "has not consented and gets no events",
+                Standing::NotValidated => "is not validated and gets no events",
                 Standing::Expired => "has expired and gets no events",
                 Standing::Probation | Standing::DelayedDelivery => { "holds " (text::counted(held, "event", "events")) " back" }
                 Standing::Paused => { "is paused and holds " (text::counted(held, "event", "events")) }
@@ -282,7 +295,7 @@ fn verdict(worst: &[&One], is_whole: bool) -> Markup {
         @for one in worst.iter().take(WORST_TOLD) { (sentence(one)) }
         @if worst.len() > WORST_TOLD { (worst.len() - WORST_TOLD) " more below." }
     };
-    let look = html! { a.btn.pri href=(first.url()) { "Look at " (visible(&first.name)) } };
+    let look = html! { a.btn.pri href=(first.url()) { "Open " (visible(&first.name)) } };
     kit::note(kind, title, &told, &look)
 }
 
@@ -306,7 +319,7 @@ fn accepted_tile(traffic: &Traffic) -> Markup {
         label: "Accepted",
         value: number(traffic.total.accepted),
         unit: "events",
-        note: last_hour(traffic, |flow| flow.accepted),
+        note: traffic.last_hour(|flow| flow.accepted),
         spark: Some(chart::spark(&traffic.line(|flow| flow.accepted), Kind::Acc)),
         href: Some("/ledger".to_owned()),
         ..Tile::default()
@@ -317,9 +330,9 @@ fn accepted_tile(traffic: &Traffic) -> Markup {
 fn waiting_tile(traffic: Option<&Traffic>, seen: &Seen) -> Markup {
     let failed: usize = seen.all.iter().map(|one| one.health.waiting_deliveries.count).sum();
     let waiting = waiting(&seen.all);
-    let is_whole = seen.is_complete
-        && seen.unread.iter().all(|one| one.what == JOURNAL)
-        && seen.all.iter().all(|one| one.health.waiting_deliveries.is_complete);
+    let is_whole = seen.is_complete && seen.unread.iter().all(|one| one.what == JOURNAL);
+    let is_counted =
+        is_whole && seen.all.iter().all(|one| one.health.waiting_deliveries.is_complete);
     kit::tile(&Tile {
         label: "Waiting",
         value: match waiting {
@@ -328,12 +341,11 @@ fn waiting_tile(traffic: Option<&Traffic>, seen: &Seen) -> Markup {
             None => "not known".to_owned(),
         },
         note: Some(html! {
-            @if !is_whole { "more than " }
-            (text::counted(failed as u64, "delivery", "deliveries")) " retrying"
-            @if waiting.is_some_and(|all| all > 0) { ", the rest not attempted yet" }
+            @if !is_counted { "more than " }
+            (text::counted(failed as u64, "delivery has failed", "deliveries have failed"))
         }),
         spark: traffic.map(|traffic| chart::spark(&traffic.waited(waiting), Kind::Warn)),
-        kind: Some(Kind::Warn),
+        kind: Some(if waiting == Some(0) { Kind::Off } else { Kind::Warn }),
         href: Some("/waiting".to_owned()),
         ..Tile::default()
     })
@@ -345,7 +357,7 @@ fn ended_tiles(traffic: &Traffic) -> Markup {
         kit::tile(&Tile {
             label,
             value: number(events),
-            note: last_hour(traffic, count),
+            note: traffic.last_hour(count),
             spark: Some(chart::spark(&traffic.line(count), kind)),
             kind: Some(if events > 0 { kind } else { Kind::Off }),
             href: Some(url.to_owned()),
@@ -356,10 +368,6 @@ fn ended_tiles(traffic: &Traffic) -> Markup {
         (tile("Dead-lettered", Kind::Dead, "/dead-letters", |flow| sum(&flow.account.dead_lettered)))
         (tile("Lost", Kind::Bad, "/ledger", |flow| sum(&flow.account.dropped)))
     }
-}
-
-fn last_hour(traffic: &Traffic, count: impl Fn(&Flow) -> u64) -> Option<Markup> {
-    Some(html! { (number(traffic.last_hour(count))) " in the last hour" })
 }
 
 /// What is read of those at the top besides their healths.
@@ -420,7 +428,7 @@ fn attention_row(one: &One, detail: Option<&Detail>) -> Vec<Markup> {
     let traffic = detail.and_then(|detail| detail.traffic.as_ref());
     vec![
         html! {
-            a href=(one.url()) id={ "to-" (topic) "-" (name) } { (text::soft(name)) } " " span.m { (text::soft(topic)) }
+            a href=(one.url()) id={ "to-" (topic) "/" (name) } { (text::soft(name)) } " " span.m { (text::soft(topic)) }
             @if let Some(place) = place { span.cut.sm.m title=(visible(&place)) { (visible(&place)) } }
         },
         html! { (one.standing().pill()) span.cut.sm.m { (standing::since(health)) } },
@@ -477,10 +485,10 @@ fn equation(traffic: &Traffic, since: Since) -> Markup {
     let url = with_query("/ledger", &[("since", since.value())]);
     kit::card(
         "The ledger",
-        &html! { a.sm href=(url) { "Does it balance?" } },
+        &html! { a.sm href=(url) { "Open the ledger" } },
         &html! {
             p.m2 {
-                "Matched " (number(account.matched)) " + redriven " (number(account.redriven)) ", of these delivered "
+                "Matched " (number(account.matched)) ", redriven " (number(account.redriven)) "; delivered "
                 (number(account.delivered)) ", dead-lettered " (number(letters)) ", lost " (number(lost)) "."
             }
             (chart::mini(&parts))
@@ -568,11 +576,11 @@ mod tests {
         let shown = verdict(&worst, true).into_string();
         for part in [
             "Not everything is being delivered",
-            "ends</b></a> ends every new event (&lt;b&gt;)",
+            "ends</b></a> ends every new event at once (&lt;b&gt;)",
             "loses</b></a> loses events for good (R)",
             "many</b></a> holds 9 events back (Busy)",
             "1 more below",
-            "href=\"/topics/t/subscriptions/ends\">Look at ends",
+            "href=\"/topics/t/subscriptions/ends\">Open ends",
         ] {
             assert!(shown.contains(part), "{part} is not in {shown}");
         }

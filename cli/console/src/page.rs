@@ -47,6 +47,11 @@ const KEYS: [(&str, &str); 4] = [
     ("Esc", "close"),
 ];
 
+tokio::task_local! {
+    /// The deployment's clock, which relative times begin with. Where it is not known, that is the reader's.
+    pub(super) static NOW: Timestamp;
+}
+
 /// The topic and the name of an event subscription, in a path.
 pub(super) type Names = Path<(String, String)>;
 
@@ -84,8 +89,6 @@ pub(super) struct Head {
     pub(super) tabs: Option<Markup>,
     /// The URL of the page, if parts of it are sent again while it is looked at.
     pub(super) live: Option<String>,
-    /// The deployment's clock, which its relative times begin with; the reader's by default.
-    pub(super) now: Option<Timestamp>,
 }
 
 impl Shared {
@@ -216,7 +219,7 @@ fn logo() -> Markup {
 }
 
 fn document(title: &str, side: &Markup, content: &Markup, head: &Head) -> Markup {
-    let now_ms = head.now.map(Timestamp::as_millis);
+    let now_ms = NOW.try_with(|now| now.as_millis()).ok();
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -238,15 +241,32 @@ fn document(title: &str, side: &Markup, content: &Markup, head: &Head) -> Markup
                 }
                 header.side id="nav" popover { (logo()) (side) }
                 main id="main" tabindex="-1" {
+                    (stale())
                     (content)
-                    div.note.warn id="stale" role="alert" hidden {
-                        (icon(Icon::Alert))
-                        div { "This page is not up to date: the console got no usable answer. It is tried again; what you have \
-                               typed is kept." }
-                    }
                 }
                 (keys())
             }
+        }
+    }
+}
+
+/// Notes that the script shows where the page is not up to date.
+fn stale() -> Markup {
+    let notes = [
+        (
+            "note",
+            "the console got no usable answer. It is tried again; what you have typed is kept.",
+        ),
+        (
+            "closed",
+            "the console was ended, or this browser is no longer signed in. Open the link that it prints.",
+        ),
+        ("gone", "what it shows is no longer there."),
+    ];
+    html! {
+        div.note.warn id="stale" role="alert" hidden {
+            (icon(Icon::Alert))
+            div { "This page is not up to date: " @for (why, told) in notes { span data-why=(why) { (told) } } }
         }
     }
 }

@@ -262,7 +262,11 @@ fn form(app: &App, url: &str, shown: &Shown<'_>, answers: &str) -> Markup {
 /// Shows when an event subscription's attempts come if its endpoint always answers 500, and how that ends.
 pub(super) fn picture(topic: &Topic, subscription: &EventSubscription) -> Markup {
     match preview(topic, subscription, None, "500") {
-        Ok(preview) => html! { (axis(&preview)) (ends(&preview)) },
+        Ok(preview) => html! {
+            p.sm.m { "If every attempt were answered 500:" }
+            (axis(&preview, Kind::Acc))
+            (ends(&preview))
+        },
         Err(misuse) => html! { p { (text::visible(&misuse.0)) } },
     }
 }
@@ -270,16 +274,16 @@ pub(super) fn picture(topic: &Topic, subscription: &EventSubscription) -> Markup
 fn ends(preview: &Preview) -> Markup {
     let end = &preview.end;
     html! {
-        p { "Ends after " strong { (hours(end.at)) } ": " strong { (end.reason) } ", with " (preview.attempts.len()) " attempts. "
+        p { "Ends after " strong { (hours(end.at)) } ": " strong { (text::words(&end.reason)) } ", with " (preview.attempts.len()) " attempts. "
             span.m { "Up to a tenth of each wait is added by chance." } }
     }
 }
 
-fn axis(preview: &Preview) -> Markup {
+fn axis(preview: &Preview, failed: Kind) -> Markup {
     let Preview { attempts, end, .. } = preview;
     let point = |attempt: &PreviewedAttempt| {
         let PreviewedAttempt { number, at, response, .. } = attempt;
-        let kind = if response.starts_with('2') { Kind::Ok } else { Kind::Bad };
+        let kind = if response.starts_with('2') { Kind::Ok } else { failed };
         let told = format!("attempt {number}, answered {response}");
         Point { at: at.as_secs_f64(), mark: Mark::Dot(kind), label: number.to_string(), told }
     };
@@ -310,7 +314,7 @@ fn timeline(preview: &Preview) -> Markup {
     html! {
         (ends(preview))
         @for warning in warnings { p.warn { (warning) } }
-        (axis(preview))
+        (axis(preview, Kind::Bad))
         (kit::table("Attempts", &["Attempt", "At", "Answer", "Waited for"], &rows))
     }
 }

@@ -16,14 +16,14 @@ pub(super) enum Standing {
     EndsEvents,
     LosesSome,
     NotValidated,
-    Expired,
     /// A wait holds new events back.
     Probation,
     DelayedDelivery,
-    Paused,
     RefusesSome,
-    Recovering,
     Slow,
+    Paused,
+    Expired,
+    Recovering,
     Healthy,
 }
 
@@ -84,14 +84,14 @@ impl Standing {
 pub(super) fn why(health: &Health, counted: Option<&Account>) -> Markup {
     let most = |reasons: &std::collections::BTreeMap<String, u64>| {
         let most = reasons.iter().max_by_key(|(_, count)| **count);
-        most.map(|(reason, _)| text::words(reason))
+        most.map(|(reason, _)| text::reason(reason))
     };
     let reason =
         counted.and_then(|account| most(&account.dropped).or_else(|| most(&account.dead_lettered)));
     html! {
         @if let Some(pause) = &health.pause {
             @if let Some(by) = &pause.by { "by " (visible(by)) ", " }
-            "time-to-live " @if pause.time_to_live_runs { "runs" } @else { "stands still" }
+            @if pause.time_to_live_runs { "time-to-live runs" } @else { "time-to-live is paused too" }
         } @else if let Some(cause) = &health.cause {
             @if let Some(status) = cause.http_status_code { (status) " " }
             (text::words(&cause.outcome))
@@ -108,7 +108,7 @@ pub(super) fn effect(health: &Health) -> Markup {
         NewEvents::Attempted if health.slow.is_some() => ("", "attempted, a few at a time"),
         NewEvents::Attempted => ("", "attempted"),
         NewEvents::Waits => ("t-warn", "held back"),
-        NewEvents::Ends => ("t-dead", "end at once"),
+        NewEvents::Ends => ("t-dead", "ended at once"),
         NewEvents::Held => ("m2", "held, paused"),
         NewEvents::NotMatched => ("t-bad", "none comes"),
     };
@@ -123,7 +123,8 @@ pub(super) fn effect(health: &Health) -> Markup {
 
 /// Returns since when it is so.
 pub(super) fn since(health: &Health) -> Markup {
-    let at = health.pause.as_ref().map(|pause| pause.since).or(health.since);
+    let failing = health.failing_since.filter(|_| health.since.is_some());
+    let at = health.pause.as_ref().map(|pause| pause.since).or(failing).or(health.since);
     html! { @if let Some(at) = at { (text::time(at)) } }
 }
 
@@ -194,7 +195,7 @@ mod tests {
         let counted = Account { dropped: [("<R>".to_owned(), 1)].into(), ..Account::default() };
         assert_eq!(why(&health(&json!({})), Some(&counted)).into_string(), "&lt;R&gt;");
         assert!(
-            effect(&health(&json!({"newEvents": "Ends"}))).into_string().contains("end at once")
+            effect(&health(&json!({"newEvents": "Ends"}))).into_string().contains("ended at once")
         );
     }
 }

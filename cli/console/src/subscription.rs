@@ -1,5 +1,7 @@
 //! An event subscription: how its endpoint is, what becomes of its events, and what can be done about it.
 
+use std::collections::BTreeMap;
+
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::Redirect;
@@ -111,7 +113,7 @@ async fn of_subscription(
         }
         (live_part("health", &html! {
             @match &health {
-                Ok(health) => { (state_note(health, now)) (tiles(health, traffic.as_ref().ok(), now)) }
+                Ok(health) => { (state_note(health, counted, now)) (tiles(&url, health, traffic.as_ref().ok(), now)) }
                 Err(error) => { (failure::problem("Its endpoint's health could not be read.", error)) }
             }
         }))
@@ -126,7 +128,7 @@ async fn of_subscription(
                 (live_part("attempts", &newest_card(&newest, &url, since, failed)))
             }
             div {
-                (live_part("to-do", &html! { @if let Ok(health) = &health { (to_do(app, topic, name, health)) } }))
+                (live_part("to-do", &html! { @if let Ok(health) = &health { (to_do(app, topic, name, health, counted)) } }))
                 (live_part("hours", &html! { @if let Ok(hours) = &hours { (waiting_card(hours)) } }))
                 @if let Ok(of_topic) = &of_topic {
                     (kit::card(
@@ -139,8 +141,9 @@ async fn of_subscription(
             }
         }
     };
+    let pill = html! { @if let Ok(health) = &health { (Standing::of(health, counted).pill()) } };
     let beside = html! {
-        @if let Ok(health) = &health { (Standing::of(health, counted).pill()) }
+        (live_part("standing", &pill))
         @let place = show::destination(&document);
         span.mono.m.sm { (text::soft(&place)) } (kit::copy(&place, "the endpoint"))
     };
@@ -149,7 +152,6 @@ async fn of_subscription(
         actions: Some(actions(app, &url, health.as_ref().ok())),
         tabs: Some(tabs(topic, name, "")),
         live: Some(with_query(&url, &pairs)),
-        now: Some(now),
         ..Head::default()
     };
     let above = urls::above_subscription(topic);
@@ -167,12 +169,22 @@ fn actions(app: &App, url: &str, health: Option<&Health>) -> Markup {
     let is_paused = health.is_some_and(|health| health.pause.is_some());
     html! {
         (kit::button(&format!("{url}/test-event"), Some(Icon::Send), "Send test event"))
-        @if app.may_change() && is_paused {
-            form method="post" action={ (url) "/resume" } {
-                (app.token())
-                button.pri { (kit::icon(Icon::Play)) "Resume" }
+        (live_part("acts", &html! {
+            @if app.may_change() && is_paused {
+                form method="post" action={ (url) "/resume" } {
+                    (app.token())
+                    button.pri { (kit::icon(Icon::Play)) "Resume" }
+                }
             }
-        } @else if app.may_change() {
+            @if app.may_change() && waits {
+                form method="post" action={ (url) "/reset" } {
+                    (app.token())
+                    button.pri { (kit::icon(Icon::Check)) "Mark as fixed" }
+                }
+            }
+        }))
+        // A popover that is replaced closes.
+        @if app.may_change() && !is_paused {
             button type="button" popovertarget="pause" { (kit::icon(Icon::Pause)) "Pause…" }
             div.card.in id="pause" popover {
                 h2 { "Pause this event subscription?" }
@@ -186,18 +198,12 @@ fn actions(app: &App, url: &str, health: Option<&Health>) -> Markup {
                 }
             }
         }
-        @if app.may_change() && waits {
-            form method="post" action={ (url) "/reset" } {
-                (app.token())
-                button.pri { (kit::icon(Icon::Check)) "Mark as fixed" }
-            }
-        }
     }
 }
 
 /// Says in a sentence what its state does to events, and until when.
-fn state_note(health: &Health, now: Timestamp) -> Markup {
-    let standing = Standing::of(health, None);
+fn state_note(health: &Health, counted: Option<&Account>, now: Timestamp) -> Markup {
+    let standing = Standing::of(health, counted);
     let probes = html! {
         @if let Some(probe) = health.next_probe {
             @if probe.delivery.is_some() { " A probe is under way." }
@@ -209,11 +215,26 @@ fn state_note(health: &Health, now: Timestamp) -> Markup {
         (text::counted(health.failures_in_row.into(), "attempt", "attempts in a row")) " failed"
         @let why = standing::why(health, None);
         @if !why.0.is_empty() { ", the last with " b { (why) } }
-        @if let Some(since) = health.since { "; so it is since " (text::time(since)) }
+        @if let Some(since) = health.failing_since { "; the first failed " (text::time(since)) }
         "."
     };
     let (kind, title, told) = match standing {
-        Standing::Healthy | Standing::LosesSome | Standing::RefusesSome => return html! {},
+        Standing::Healthy => return html! {},
+        Standing::LosesSome => (
+            Kind::Bad,
+            "It loses events for good",
+            html! {
+                "They end undelivered (" (standing::why(health, counted)) "), and it has no place for dead letters, or that "
+                "could not be written."
+            },
+        ),
+        Standing::RefusesSome => (
+            Kind::Warn,
+            "It refuses some events for good",
+            html! {
+                "They are kept as dead letters: " (standing::why(health, counted)) "."
+            },
+        ),
         Standing::EndsEvents => (
             Kind::Bad,
             "New events end at once",
@@ -231,14 +252,14 @@ fn state_note(health: &Health, now: Timestamp) -> Markup {
         ),
         Standing::Paused => (
             Kind::Mute,
-            "It is paused",
+            "Paused",
             html! {
                 "Events are matched and held: " (standing::why(health, None)) "."
                 @if let Some(pause) = &health.pause { " The pause ends by itself " (text::time(pause.until)) "." }
             },
         ),
         Standing::NotValidated => {
-            (Kind::Bad, "Its endpoint has not consented", html! { "It gets no events." })
+            (Kind::Bad, "Its endpoint is not validated", html! { "It gets no events." })
         }
         Standing::Expired => {
             (Kind::Warn, "It gets no events", html! { "It has expired, or is not ready." })
@@ -259,7 +280,7 @@ fn state_note(health: &Health, now: Timestamp) -> Markup {
     kit::note(kind, title, &told, &html! {})
 }
 
-fn tiles(health: &Health, traffic: Option<&Traffic>, now: Timestamp) -> Markup {
+fn tiles(url: &str, health: &Health, traffic: Option<&Traffic>, now: Timestamp) -> Markup {
     let waiting = &health.waiting_deliveries;
     let failed = waiting.count as u64;
     html! {
@@ -269,15 +290,16 @@ fn tiles(health: &Health, traffic: Option<&Traffic>, now: Timestamp) -> Markup {
                 value: health.waiting_events.map_or_else(|| "not known".to_owned(), number),
                 note: Some(html! {
                     @if !waiting.is_complete { "more than " }
-                    (number(failed)) " retrying" @if health.waiting_events.is_some_and(|all| all > 0) { ", the rest not attempted yet" }
+                    (text::counted(failed, "delivery has failed", "deliveries have failed"))
                 }),
                 spark: traffic.map(|traffic| chart::spark(&traffic.waited(health.waiting_events), Kind::Warn)),
-                kind: Some(Kind::Warn),
+                kind: Some(if health.waiting_events == Some(0) { Kind::Off } else { Kind::Warn }),
+                href: Some(format!("{url}/deliveries")),
                 ..Tile::default()
             }))
             @if let Some(oldest) = waiting.oldest_publish_time {
                 (kit::tile(&Tile {
-                    label: "Oldest that failed",
+                    label: "Oldest retrying",
                     value: text::ago(oldest.0, now),
                     note: Some(html! { "published " (text::clock(oldest)) }),
                     ..Tile::default()
@@ -286,12 +308,12 @@ fn tiles(health: &Health, traffic: Option<&Traffic>, now: Timestamp) -> Markup {
             (kit::tile(&Tile {
                 label: "Failures in a row",
                 value: number(health.failures_in_row.into()),
-                note: Some(html! { "10 delay delivery" }),
+                note: Some(html! { "delivery is delayed after 10" }),
                 ..Tile::default()
             }))
             @if let Some(traffic) = traffic {
                 (traffic::delivered_tile(traffic))
-                (ended_tile(&traffic.total.account))
+                (ended_tiles(url, &traffic.total.account))
             }
             @if let Some(probe) = health.next_probe {
                 (kit::tile(&Tile {
@@ -305,19 +327,24 @@ fn tiles(health: &Health, traffic: Option<&Traffic>, now: Timestamp) -> Markup {
     }
 }
 
-fn ended_tile(account: &Account) -> Markup {
-    let (letters, lost) = (sum(&account.dead_lettered), sum(&account.dropped));
-    let most =
-        account.dead_lettered.iter().chain(&account.dropped).max_by_key(|(_, count)| **count);
-    kit::tile(&Tile {
-        label: if lost > 0 { "Lost" } else { "Dead-lettered" },
-        value: number(if lost > 0 { lost } else { letters }),
-        note: most
-            .filter(|(_, count)| **count > 0)
-            .map(|(reason, _)| html! { (visible(&text::words(reason))) }),
-        kind: (letters + lost > 0).then_some(if lost > 0 { Kind::Bad } else { Kind::Dead }),
-        ..Tile::default()
-    })
+/// What ended undelivered: what is lost before what is kept, each with its most frequent reason.
+fn ended_tiles(url: &str, account: &Account) -> Markup {
+    let tile = |label, kind, below: Option<&str>, reasons: &BTreeMap<String, u64>| {
+        let events = sum(reasons);
+        let most = reasons.iter().max_by_key(|(_, count)| **count);
+        kit::tile(&Tile {
+            label,
+            value: number(events),
+            note: most.map(|(reason, _)| html! { (visible(&text::reason(reason))) }),
+            kind: Some(if events > 0 { kind } else { Kind::Off }),
+            href: below.map(|below| format!("{url}{below}")),
+            ..Tile::default()
+        })
+    };
+    html! {
+        @if sum(&account.dropped) > 0 { (tile("Lost", Kind::Bad, None, &account.dropped)) }
+        (tile("Dead-lettered", Kind::Dead, Some("/dead-letters"), &account.dead_lettered))
+    }
 }
 
 fn attempts_card(traffic: &Traffic, health: Option<&Health>, url: &str, since: Since) -> Markup {
@@ -402,7 +429,7 @@ fn attempt_row(line: &AttemptLine) -> Vec<Markup> {
     vec![
         text::clock(line.time),
         attempts::events(line),
-        html! { (line.label()) },
+        attempts::number(line),
         attempts::answer(line),
         attempts::took(line),
         attempts::follows(line),
@@ -410,28 +437,35 @@ fn attempt_row(line: &AttemptLine) -> Vec<Markup> {
 }
 
 /// Says what helps, in the order in which it is done.
-fn to_do(app: &App, topic: &str, name: &str, health: &Health) -> Markup {
-    let deliveries = subscription_url(topic, name, "/deliveries");
-    let test = subscription_url(topic, name, "/test-event");
-    let steps = match health.new_events {
-        NewEvents::Waits | NewEvents::Ends => vec![
-            html! { "Mend the endpoint: it answers " b { (standing::why(health, None)) } },
-            html! { a href=(test) { "Send a test event" } ", or " a href=(deliveries) { "attempt one delivery now" } },
-            html! { b { "Mark as fixed" } ": what waits goes out at once, twice as many each second" },
-        ],
-        NewEvents::Held => {
-            vec![html! { b { "Resume" } " it when its endpoint may get events again" }]
-        }
-        NewEvents::NotMatched | NewEvents::Attempted => return html! {},
+fn to_do(app: &App, topic: &str, name: &str, health: &Health, counted: Option<&Account>) -> Markup {
+    let link = |below: &str, told: &str| {
+        html! { a href=(subscription_url(topic, name, below)) { (told) } }
     };
-    let steps = if app.may_change() { &steps[..] } else { &steps[..1] };
-    kit::card(
-        "What to do",
-        &html! {},
-        &html! {
-            ol.hb { @for (at, step) in steps.iter().enumerate() { li { span { (kit::badge(&(at + 1).to_string())) " " (step) } } } }
-        },
-    )
+    let mut steps = Vec::new();
+    if matches!(health.new_events, NewEvents::Waits | NewEvents::Ends) {
+        steps.push(html! { "Fix the endpoint: it answers " b { (standing::why(health, None)) } });
+        steps.push(html! {
+            (link("/test-event", "Send a test event")) ", or " (link("/deliveries", "attempt one delivery now"))
+        });
+        steps.push(html! { b { "Mark as fixed" } ": what waits goes out at once, twice as many each second" });
+    }
+    if health.new_events == NewEvents::Held {
+        steps.push(html! { b { "Resume" } " it when its endpoint may get events again" });
+    }
+    if counted.is_some_and(|account| sum(&account.dropped) > 0) {
+        steps.push(html! { (link("/edit", "Give it a place for dead letters")) ", so that no more events are lost" });
+    }
+    if counted.is_some_and(|account| sum(&account.dead_lettered) > 0) {
+        steps.push(html! { (link("/redrive", "Redrive its dead letters")) " once the endpoint takes them" });
+    }
+    let steps = if app.may_change() { &steps[..] } else { &steps[..steps.len().min(1)] };
+    html! {
+        @if !steps.is_empty() {
+            (kit::card("What to do", &html! {}, &html! {
+                ol.hb { @for (at, step) in steps.iter().enumerate() { li { span { (kit::badge(&(at + 1).to_string())) " " (step) } } } }
+            }))
+        }
+    }
 }
 
 fn waiting_card(hours: &[(Timestamp, u64)]) -> Markup {
@@ -439,14 +473,14 @@ fn waiting_card(hours: &[(Timestamp, u64)]) -> Markup {
         return html! {};
     }
     let row = |(hour, events): &(Timestamp, u64)| Row {
-        name: hour.to_iso_8601()[11..16].to_owned(),
+        name: hour.to_iso_8601()[8..16].replace('T', ". "),
         count: *events,
         kind: Kind::Warn,
         url: None,
     };
     let rows: Vec<_> = hours.iter().map(row).collect();
     kit::card(
-        "Waiting, by the hour of their publish",
+        "Waiting of the last 24 h, by hour of publish",
         &html! { span.sm.m { "UTC" } },
         &chart::breakdown(&rows),
     )

@@ -182,7 +182,7 @@ fn event(name: &str, data: &impl Serialize) -> Event {
 pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQuery>) -> Answer {
     let left_out = query.clean();
     let begin = app.settings.target.ago(SINCE).await?;
-    let mut follower = Follower::of(app.journal.clone(), query.filter(), begin);
+    let mut follower = Follower::of(app.tail_journal.clone(), query.filter(), begin);
     let CaughtUp { mut lines, begins_ms } = follower.catch_up(FIRST_MAX).await?;
     let rate = rate(&app, &query).await;
     let older = lines.len().saturating_sub(FIRST_MAX);
@@ -238,6 +238,10 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
 
 /// Draws how many attempts there were in each of the last minutes.
 async fn rate(app: &App, query: &TailQuery) -> Markup {
+    // On AWS it is a query of its own every minute, which attempts would wait for.
+    if !app.settings.target.is_dev() {
+        return html! {};
+    }
     let Filter { topic, name, .. } = query.filter();
     let scope = Scope { topic: topic.as_deref(), name: name.as_deref() };
     let traffic = async {
@@ -342,7 +346,7 @@ async fn following(
     let earliest = target.ago(LEFT_MAX).await?;
     let wanted_ms = position.unwrap_or(now.as_millis()).clamp(0, now.as_millis());
     let from = wanted_ms.max(earliest.as_millis());
-    let follower = Follower::resumed(app.journal.clone(), query.filter(), from);
+    let follower = Follower::resumed(app.tail_journal.clone(), query.filter(), from);
     Ok(Following {
         app: std::sync::Arc::clone(app),
         query: query.clone(),

@@ -16,8 +16,9 @@ use tokio::sync::Semaphore;
 use super::guard::Guard;
 use super::page::live_parts;
 use super::{
-    App, DOLLARS_MAX, Settings, Shared, delivery, edit, edit_json, edit_topic, ledger, letters,
-    live, overview, publish, purge, redrive, retry, subscribe, subscription, tail, topics, waiting,
+    App, Settings, Shared, TAIL_DOLLARS_MAX, delivery, edit, edit_json, edit_topic, ledger,
+    letters, live, overview, publish, purge, redrive, retry, subscribe, subscription, tail, topics,
+    waiting,
 };
 use gridpost_ops::{
     journal::Journal,
@@ -38,7 +39,7 @@ async fn console_of(fake: FakeApi) -> (App, FakeApi) {
     let arguments = TargetArguments { manage_url: url, ..TargetArguments::default() };
     let target = arguments.resolve().expect("a deployment");
     let api = target.manage_api().await.expect("an API");
-    let journal = Journal::hourly(api.clone(), DOLLARS_MAX);
+    let journal = Journal::hourly(api.clone(), TAIL_DOLLARS_MAX);
     let settings = Settings {
         target,
         name: "test".to_owned(),
@@ -55,7 +56,8 @@ async fn console_of(fake: FakeApi) -> (App, FakeApi) {
             guard,
             lives,
             tails,
-            journal,
+            journal: journal.clone(),
+            tail_journal: journal,
             answers: crate::traffic::Answers::default(),
         }),
         fake,
@@ -257,7 +259,7 @@ fn query<T: DeserializeOwned>(fields: Value) -> Query<T> {
 #[tokio::test]
 async fn a_page_is_shown_before_all_that_it_has_is_there() {
     let (app, _fake) = console_of(FakeApi::together(("GET /topics", 2), &[]).await).await;
-    let overview = overview::show(State(app.clone()), query(json!({}))).await;
+    let overview = overview::show(State(app.clone()), HeaderMap::new(), query(json!({}))).await;
     let ledger = ledger::show(State(app), query(json!({"since": "1h"}))).await;
     for (answer, title) in [(overview, "<h1>Overview</h1>"), (ledger, "<h1>Ledger</h1>")] {
         let answer = answer.into_response();
@@ -291,7 +293,9 @@ async fn a_page_reads_up_to_a_limit_and_says_what_it_leaves_out() {
     let healthy = documents::health(&json!({"waitingDeliveries": {"count": 1}}));
     let health = |at: usize| json!({"name": format!("s-{at}"), "health": healthy});
     let (app, _fake) = crowded("healths", health).await;
-    let page = text(overview::show(State(app), query(json!({"part": "health"}))).await).await;
+    let page =
+        text(overview::show(State(app), HeaderMap::new(), query(json!({"part": "health"}))).await)
+            .await;
     for part in ["Only the first 1\u{202f}000", "more than 1\u{202f}000 deliveries"] {
         assert!(page.contains(part), "`{part}` is not in {page}");
     }
@@ -365,7 +369,9 @@ async fn what_can_be_read_is_shown_and_the_rest_says_what_is_missing() {
     for (missing, status, page, problem, rest) in table {
         let (app, _fake) = console(&rows(missing, status)).await;
         let answer = match page {
-            "/" => overview::show(State(app), query(json!({}))).await.into_response(),
+            "/" => {
+                overview::show(State(app), HeaderMap::new(), query(json!({}))).await.into_response()
+            }
             "topic" => topics::show(State(app), topic(), look()).await.into_response(),
             "one" => {
                 subscription::show(State(app), names(), query(json!({}))).await.into_response()
@@ -423,7 +429,7 @@ async fn a_stream_has_the_parts_of_its_page_and_ends_where_nothing_changes() {
     let (app, _fake) = console(&rows).await;
     let stream = async |page: &str| {
         let answer = live::stream(State(app.clone()), query(json!({"page": page}))).await;
-        let frames = answer.into_body().into_data_stream().take(3);
+        let frames = answer.into_body().into_data_stream().take(9);
         let text = |frame: Result<Bytes, _>| {
             String::from_utf8_lossy(&frame.expect("a frame")).into_owned()
         };
@@ -459,7 +465,7 @@ async fn a_live_tail_that_costs_too_much_ends_and_says_when_it_may_go_on() {
         documents::journal_query(&json!({"status": status, "dollars": dollars, "attempts": []}))
     };
     let rows = [
-        ("\"maxDollars\":0.05}", 200, answer("Succeeded", 0.05)),
+        ("\"maxDollars\":0.02}", 200, answer("Succeeded", 0.02)),
         ("\"maxDollars\":0.0}", 202, answer("TooDear", 0.01)),
     ];
     let (app, _fake) = console_of(FakeApi::naming(&rows).await).await;

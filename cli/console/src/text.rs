@@ -159,6 +159,26 @@ pub(super) fn prose(text: &str) -> Markup {
     html! { @for word in text.split_inclusive(' ') { (name(word)) } }
 }
 
+/// Writes the reason of an end as words: `UndeliverableDueToHttpBadRequest` is "HTTP bad request".
+pub(super) fn reason(name: &str) -> String {
+    let short = name.strip_prefix("UndeliverableDueTo").filter(|short| !short.is_empty());
+    words(short.unwrap_or(name)).replace("Http ", "HTTP ")
+}
+
+/// Writes an outcome as words, with the status that most often leads to it.
+pub(super) fn outcome(name: &str) -> String {
+    let status = match name {
+        "BadRequest" => "400 ",
+        "Unauthorized" => "401 ",
+        "Forbidden" => "403 ",
+        "NotFound" => "404 ",
+        "RequestEntityTooLarge" => "413 ",
+        "Busy" => "503 ",
+        _ => "",
+    };
+    format!("{status}{}", words(name))
+}
+
 /// Writes a name of several words as words: `TimedOut` is "Timed out".
 pub(super) fn words(name: &str) -> String {
     let mut text = String::new();

@@ -1,7 +1,5 @@
 //! Topics, and one of them with its event subscriptions.
 
-use std::collections::BTreeMap;
-
 use axum::extract::{Path, Query, State};
 use gridpost_api::{
     client::Page,
@@ -23,7 +21,7 @@ use super::kit::{self, Icon, Tile};
 use super::page::{Frame, Head, Tab, live_part};
 use super::standing::{self, Standing};
 use super::text::{self, number, visible};
-use super::traffic::{Scope, Since, Traffic, came, charts, latency_tile, sum, undelivered};
+use super::traffic::{Scope, Since, Totals, Traffic, came, charts, latency_tile, sum, undelivered};
 use super::urls::{self, subscription_url, topic_url, with_query};
 use super::{create_topic, edit_topic, publish, subscribe};
 
@@ -35,8 +33,6 @@ pub(super) struct TopicQuery {
     since: Option<String>,
 }
 
-type Totals = BTreeMap<(String, String), Flow>;
-
 pub(super) async fn list(State(app): State<App>, Query(query): Query<TopicQuery>) -> Answer {
     let (look, since) = (query.look, Since::read(query.since.as_deref()));
     let now = app.settings.target.now().await?;
@@ -47,18 +43,19 @@ pub(super) async fn list(State(app): State<App>, Query(query): Query<TopicQuery>
     let topics = topics?;
     let (totals, refused) = counted(totals);
     let row = |topic: &Topic| {
-        let flow = totals.get(&(topic.name.clone(), String::new()));
+        let flow =
+            totals.as_ref().map(|totals| totals.of(&topic.name, "").cloned().unwrap_or_default());
         let mut cells = vec![html! {
             a href=(topic_url(&topic.name)) { (text::soft(&topic.name)) }
             span.cut.sm.m title=(topic.properties.endpoint) { (topic.properties.endpoint) }
         }];
         cells.push(html! { (kind(topic)) });
         cells.extend(match flow {
-            None => [html! { "0" }, html! { "0" }, html! {}, html! { "–" }, html! { "–" }],
+            None => [html! { "–" }, html! { "–" }, html! {}, html! { "–" }, html! { "–" }],
             Some(Flow { accepted, account, .. }) => [
-                html! { (number(*accepted)) },
+                html! { (number(accepted)) },
                 html! { (number(account.matched)) },
-                share(account),
+                share(&account),
                 of_sum(sum(&account.dead_lettered)),
                 of_sum(sum(&account.dropped)),
             ],
@@ -92,19 +89,19 @@ pub(super) async fn list(State(app): State<App>, Query(query): Query<TopicQuery>
     };
     let command = "topic list".to_owned();
     let frame = Frame { tab: Tab::Topics, title: "Topics", above: Vec::new(), command };
-    let head = Head { actions: Some(actions), now: Some(now), ..Head::default() };
+    let head = Head { actions: Some(actions), ..Head::default() };
     Ok(app.page_of(&frame, &head, &body))
 }
 
 /// Returns counts; or none, and a note that says why.
-fn counted(totals: anyhow::Result<Totals>) -> (Totals, Option<Markup>) {
+fn counted(totals: anyhow::Result<Totals>) -> (Option<Totals>, Option<Markup>) {
     match totals {
-        Ok(totals) => (totals, None),
+        Ok(totals) => (Some(totals), None),
         Err(error) => {
             let told = failure::told(&error);
             let note =
                 kit::note(Kind::Warn, "What was counted could not be read", &told, &html! {});
-            (Totals::default(), Some(note))
+            (None, Some(note))
         }
     }
 }
@@ -152,17 +149,19 @@ pub(super) async fn of_topic(
     );
     let (document, page) = (document?, page?);
     let (totals, refused) = counted(totals);
-    let count = page.items.len();
+    let count = Some(page.items.len()).filter(|_| after.is_none() && page.next.is_none());
     let waiting = healths.as_ref().ok().and_then(|healths| {
         healths.items.iter().map(|one| one.health.waiting_events).sum::<Option<u64>>()
     });
     let waiting = waiting.filter(|_| after.is_none() && page.next.is_none());
     let body = html! {
         (kit::done(look.done.as_deref()))
-        @if let Some(refused) = refused { (refused) }
-        (live_part("tiles", &html! { @if let Ok(traffic) = &traffic { (tiles(traffic, count, waiting)) } }))
+        (live_part("tiles", &html! {
+            @if let Some(refused) = refused { (refused) }
+            @if let Ok(traffic) = &traffic { (tiles(traffic, count, waiting)) }
+        }))
         (live_part("charts", &html! { @if let Ok(traffic) = &traffic { (charts(&format!("of {topic}"), traffic)) } }))
-        (live_part("subscriptions", &subscriptions(topic, page, healths, &totals, since)))
+        (live_part("subscriptions", &subscriptions(topic, page, healths, totals.as_ref(), since)))
         div.g.g11 {
             (publishing(app, topic, &document, keys))
             (code(&document))
@@ -187,7 +186,6 @@ pub(super) async fn of_topic(
             &url,
             &[("since", since.value()), ("after", after.unwrap_or_default())],
         )),
-        now: Some(now),
         ..Head::default()
     };
     let command = format!("topic show {}", word(topic));
@@ -208,7 +206,7 @@ fn kind(topic: &Topic) -> String {
     format!("{kind} · {schema}")
 }
 
-fn tiles(traffic: &Traffic, subscriptions: usize, waiting: Option<u64>) -> Markup {
+fn tiles(traffic: &Traffic, subscriptions: Option<usize>, waiting: Option<u64>) -> Markup {
     let Flow { accepted, unmatched, account, .. } = &traffic.total;
     let (letters, lost) = (sum(&account.dead_lettered), sum(&account.dropped));
     let hundredths = u128::from(account.matched) * 100 / u128::from((*accepted).max(1));
@@ -218,7 +216,7 @@ fn tiles(traffic: &Traffic, subscriptions: usize, waiting: Option<u64>) -> Marku
                 label: "Accepted",
                 value: number(*accepted),
                 unit: "events",
-                note: Some(html! { (number(traffic.last_hour(|flow| flow.accepted))) " in the last hour" }),
+                note: traffic.last_hour(|flow| flow.accepted),
                 spark: Some(chart::spark(&traffic.line(|flow| flow.accepted), Kind::Acc)),
                 ..Tile::default()
             }))
@@ -232,7 +230,7 @@ fn tiles(traffic: &Traffic, subscriptions: usize, waiting: Option<u64>) -> Marku
                 label: "Fan-out",
                 value: if *accepted == 0 { "–".to_owned() } else { format!("{}.{:02}", hundredths / 100, hundredths % 100) },
                 unit: "× an event",
-                note: Some(html! { (text::counted(subscriptions as u64, "event subscription", "event subscriptions")) }),
+                note: subscriptions.map(|count| html! { (text::counted(count as u64, "event subscription", "event subscriptions")) }),
                 ..Tile::default()
             }))
             (kit::tile(&Tile {
@@ -348,7 +346,7 @@ fn subscriptions(
     topic: &str,
     page: Page<EventSubscription>,
     healths: anyhow::Result<Page<NamedHealth>>,
-    totals: &Totals,
+    totals: Option<&Totals>,
     since: Since,
 ) -> Markup {
     let Page { items, next } = page;
@@ -368,7 +366,8 @@ fn subscriptions(
     let row = |subscription: &EventSubscription| {
         let name = &subscription.name;
         let health = healths.iter().find(|one| one.name == *name).map(|one| &one.health);
-        let account = totals.get(&(topic.to_owned(), name.clone())).map(|flow| &flow.account);
+        let counted = totals.map(|totals| totals.of(topic, name).cloned().unwrap_or_default());
+        let account = counted.as_ref().map(|flow| &flow.account);
         let place = show::destination(subscription);
         let letters = account.map_or(0, |account| sum(&account.dead_lettered));
         vec![
@@ -386,7 +385,7 @@ fn subscriptions(
                 }
             },
             html! { span.cut { (filter(subscription.properties.settings.filter.as_ref())) } },
-            html! { @if let Some(account) = account { (number(account.matched)) } @else { "0" } },
+            html! { @if let Some(account) = account { (number(account.matched)) } @else { "–" } },
             html! { @if let Some(account) = account { (share(account)) } },
             html! { @if let Some([_, Some(p95), _]) = account.map(|it| text::bounds(&it.latencies)) { (p95) } @else { "–" } },
             html! { @match health.and_then(|it| it.waiting_events) { Some(events) => (of_sum(events)), None => "–" } },

@@ -3,7 +3,7 @@
 //! All who look share the answers for some seconds, and one budget: on AWS an answer has a price.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gridpost_api::journal::{
@@ -12,11 +12,13 @@ use gridpost_api::journal::{
 };
 use gridpost_core::journal::{By, Flow, Step};
 use gridpost_core::ledger::Account;
+use gridpost_core::name;
 use gridpost_core::time::Timestamp;
+use gridpost_ops::failure::chain;
 use maud::{Markup, html};
 use serde::Deserialize;
-use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout};
 
 use super::Shared;
 use super::chart::{self, Bars, Kind, Row, Series};
@@ -26,7 +28,10 @@ use super::urls::with_query;
 
 /// How long an answer is shared: on one machine it costs milliseconds, on AWS a query of the logs.
 const KEPT_ON_ONE_MACHINE: Duration = Duration::from_secs(2);
-const KEPT_ON_AWS: Duration = Duration::from_secs(60);
+const KEPT_ON_AWS: Duration = Duration::from_secs(5 * 60);
+
+/// How long a page waits for the journal, which takes long on AWS alone.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How far back a page looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,6 +122,17 @@ pub(super) struct Scope<'a> {
     pub(super) name: Option<&'a str>,
 }
 
+/// Sums by topic and event subscription, whose names are the same in any case.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Totals(BTreeMap<(String, String), Flow>);
+
+impl Totals {
+    /// Returns the sums of an event subscription, or without a name of a topic.
+    pub(super) fn of(&self, topic: &str, name: &str) -> Option<&Flow> {
+        self.0.get(&(name::folded(topic), name::folded(name)))
+    }
+}
+
 /// What was counted, by equal steps of time.
 #[derive(Clone, Debug)]
 pub(super) struct Traffic {
@@ -126,36 +142,54 @@ pub(super) struct Traffic {
     pub(super) total: Flow,
     /// In words: what is not in it.
     pub(super) gaps: Vec<String>,
+    /// Before this time nothing is kept.
+    kept_from: Option<Timestamp>,
 }
 
-/// Answers of the journal that are some seconds old.
+/// An answer of the journal, or why there is none.
+type Told = Result<Arc<JournalQuery>, String>;
+
+/// Answers of the journal that are some seconds old, and questions under way, which all who ask wait for.
 #[derive(Debug, Default)]
-pub(super) struct Answers(Mutex<HashMap<String, (Instant, Arc<JournalQuery>)>>);
+pub(super) struct Answers(Mutex<HashMap<String, (Instant, Arc<OnceCell<Told>>)>>);
+
+impl Answers {
+    fn cell(&self, key: String, kept: Duration) -> Arc<OnceCell<Told>> {
+        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        answers.retain(|_, (at, _)| at.elapsed() < kept);
+        Arc::clone(&answers.entry(key).or_insert_with(|| (Instant::now(), Arc::default())).1)
+    }
+}
 
 impl Shared {
     /// Asks the journal, or takes an answer that it gave some seconds ago.
-    pub(super) async fn ask(
+    async fn ask(
         &self,
-        key: &str,
         question: JournalQueryInput,
         most: usize,
     ) -> anyhow::Result<Arc<JournalQuery>> {
         let kept = if self.settings.target.is_dev() { KEPT_ON_ONE_MACHINE } else { KEPT_ON_AWS };
-        let key = format!("{key} {most} {}", serde_json::to_string(&question)?);
-        // Held meanwhile, so that equal questions are asked once. The journal takes one at a time anyway.
-        let mut answers = self.answers.0.lock().await;
-        answers.retain(|_, (at, _)| at.elapsed() < kept);
-        if let Some((_, answer)) = answers.get(&key) {
-            return Ok(Arc::clone(answer));
+        let key = format!("{most} {}", serde_json::to_string(&question)?);
+        let (cell, journal) = (self.answers.cell(key, kept), self.journal.clone());
+        // Goes on although its page does not wait for it.
+        let asked = tokio::spawn(async move {
+            let asked = async || match journal.ask(question, most).await {
+                Ok(answer) => Ok(Arc::new(answer)),
+                Err(error) => Err(chain(&error)),
+            };
+            cell.get_or_init(asked).await.clone()
+        });
+        match timeout(PATIENCE, asked).await {
+            Ok(told) => told?.map_err(anyhow::Error::msg),
+            Err(_) => Err(anyhow::Error::msg(
+                "The journal is still being read. This part follows by itself.",
+            )),
         }
-        let answer = Arc::new(self.journal.ask(question, most).await?);
-        answers.insert(key, (Instant::now(), Arc::clone(&answer)));
-        Ok(answer)
     }
 
     async fn series(&self, query: SeriesQuery) -> anyhow::Result<Arc<JournalQuery>> {
         let question = JournalQueryInput { series: Some(query), ..JournalQueryInput::default() };
-        self.ask("", question, usize::MAX).await
+        self.ask(question, usize::MAX).await
     }
 
     /// Reads what happened since then to all, or to one owner.
@@ -175,8 +209,11 @@ impl Shared {
             ..SeriesQuery::default()
         };
         let answer = self.series(query).await?;
+        let until = answer.known_until.map_or(now, |known| known.0.min(now));
         let entries = answer.series.as_deref().unwrap_or_default();
-        Ok(Traffic::of(entries, (begins, now), step, answer.gaps()))
+        let mut traffic = Traffic::of(entries, (begins, until), step, answer.gaps());
+        traffic.kept_from = answer.begins.map(|kept| kept.0);
+        Ok(traffic)
     }
 
     /// Reads the sums of each event subscription, or of each topic, since then.
@@ -186,7 +223,7 @@ impl Shared {
         by: By,
         since: Since,
         now: Timestamp,
-    ) -> anyhow::Result<BTreeMap<(String, String), Flow>> {
+    ) -> anyhow::Result<Totals> {
         let query = SeriesQuery {
             topic: topic.map(str::to_owned),
             from: Some(since.begin(now).into()),
@@ -197,10 +234,10 @@ impl Shared {
         };
         let answer = self.series(query).await?;
         let owner = |entry: &SeriesEntry| {
-            let name = entry.event_subscription.clone().unwrap_or_default();
-            ((entry.topic.clone().unwrap_or_default(), name), flow(entry))
+            let of = |name: &Option<String>| name.as_deref().map(name::folded).unwrap_or_default();
+            ((of(&entry.topic), of(&entry.event_subscription)), flow(entry))
         };
-        Ok(answer.series.iter().flatten().map(owner).collect())
+        Ok(Totals(answer.series.iter().flatten().map(owner).collect()))
     }
 
     /// Reads how many events of an event subscription wait, by the hour of their publish.
@@ -217,7 +254,7 @@ impl Shared {
             ..LedgerQuery::default()
         };
         let question = JournalQueryInput { ledger: Some(query), ..JournalQueryInput::default() };
-        let answer = self.ask("", question, usize::MAX).await?;
+        let answer = self.ask(question, usize::MAX).await?;
         let hours = answer.ledger.iter().flatten().filter_map(|entry| {
             let waiting = u64::try_from(entry.waiting?).ok().filter(|waiting| *waiting > 0)?;
             Some((entry.publish_hour.0, waiting))
@@ -241,7 +278,7 @@ impl Shared {
             ..AttemptsQuery::default()
         };
         let question = JournalQueryInput { attempts: Some(query), ..JournalQueryInput::default() };
-        self.ask("", question, most).await
+        self.ask(question, most).await
     }
 }
 
@@ -304,23 +341,37 @@ impl Traffic {
                 add(&mut steps[at], &flow);
             }
         }
-        Self { begins, step: Duration::from_millis(step_ms.unsigned_abs()), steps, total, gaps }
+        Self {
+            begins,
+            step: Duration::from_millis(step_ms.unsigned_abs()),
+            steps,
+            total,
+            gaps,
+            kept_from: None,
+        }
     }
 
     pub(super) fn each(&self, count: impl Fn(&Flow) -> u64) -> Vec<u64> {
         self.steps.iter().map(count).collect()
     }
 
-    /// Returns the same for a line: all of it is known.
+    /// Returns the same for a line, as far as it is known.
     pub(super) fn line(&self, count: impl Fn(&Flow) -> u64) -> Vec<Option<u64>> {
-        self.steps.iter().map(|flow| Some(count(flow))).collect()
+        let begin = |at: usize| {
+            let at = i64::try_from(at).unwrap_or(i64::MAX);
+            self.begins.as_millis().saturating_add(at.saturating_mul(self.step.as_millis() as i64))
+        };
+        let is_kept = |at| self.kept_from.is_none_or(|kept| begin(at) >= kept.as_millis());
+        let each = self.steps.iter().enumerate();
+        each.map(|(at, flow)| is_kept(at).then(|| count(flow))).collect()
     }
 
-    /// Returns what it counts of the last hour.
-    pub(super) fn last_hour(&self, count: impl Fn(&Flow) -> u64) -> u64 {
-        let steps = (3_600 / self.step.as_secs().max(1)).max(1);
-        let steps = usize::try_from(steps).unwrap_or(1);
-        self.steps.iter().rev().take(steps).map(count).sum()
+    /// Says what it counts of the last hour, where its steps tell.
+    pub(super) fn last_hour(&self, count: impl Fn(&Flow) -> u64) -> Option<Markup> {
+        let steps = usize::try_from(3_600 / self.step.as_secs().max(1)).ok()?;
+        let is_told = (12..=self.steps.len()).contains(&steps);
+        let counted = self.steps.iter().rev().take(steps).map(count).sum();
+        is_told.then(|| html! { (number(counted)) " in the last hour" })
     }
 
     /// Returns what waited at the end of each step, from what waits now: what came less what ended, backwards.
@@ -345,7 +396,7 @@ impl Traffic {
         };
         vec![
             series("Delivered", Kind::Ok, |account| account.delivered),
-            series("Came and waits", Kind::Warn, |it| came(it).saturating_sub(ended(it))),
+            series("More came than ended", Kind::Warn, |it| came(it).saturating_sub(ended(it))),
             series("Dead-lettered", Kind::Dead, |account| sum(&account.dead_lettered)),
             series("Lost", Kind::Bad, |account| sum(&account.dropped)),
         ]
@@ -379,10 +430,15 @@ impl Traffic {
 /// The part of what came that was delivered.
 pub(super) fn delivered_tile(traffic: &Traffic) -> Markup {
     let account = &traffic.total.account;
+    let (delivered, came) = (account.delivered, came(account));
+    // Counts are of the time at which they were made: what is delivered now may have come before.
+    let is_older = delivered > came;
     kit::tile(&Tile {
         label: "Delivered",
-        value: text::percent(account.delivered, came(account)),
-        note: Some(html! { (number(account.delivered)) " of " (number(came(account))) }),
+        value: if is_older { number(delivered) } else { text::percent(delivered, came) },
+        note: Some(html! {
+            @if is_older { (number(came)) " came meanwhile" } @else { (number(delivered)) " of " (number(came)) }
+        }),
         spark: Some(chart::spark(&traffic.line(|flow| flow.account.delivered), Kind::Ok)),
         kind: Some(Kind::Ok),
         ..Tile::default()
@@ -417,7 +473,7 @@ pub(super) fn charts(whose: &str, traffic: &Traffic) -> Markup {
     let mut rows: Vec<_> = failed.iter().collect();
     rows.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     let row = |(outcome, count): (&String, &u64)| Row {
-        name: text::words(outcome),
+        name: text::outcome(outcome),
         count: *count,
         kind: Kind::Warn,
         url: None,

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Context;
 use futures::stream::{self, StreamExt};
 use gridpost_api::{
-    health::{Health, NewEvents},
+    health::{Health, NamedHealth, NewEvents},
     journal::{
         JournalEntry, JournalQuery,
         query::{AttemptsQuery, JournalQueryInput},
@@ -106,6 +106,9 @@ pub async fn look_up(
     of_topic(&api, question, (now, &answer, entries), event).await
 }
 
+/// Healths that are read each by its own request; more of them a page at a time.
+const ONE_BY_ONE_MAX: usize = 4;
+
 /// Topics that are looked into at once.
 const AT_ONCE: usize = 4;
 
@@ -131,7 +134,14 @@ pub async fn look_everywhere(
         async move { (topic, of_topic(api, question, (now, answer, entries), None).await) }
     });
     let mut found: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
-    found.retain(|(_, told)| !told.as_ref().is_ok_and(|told| told.outcome().is_err()));
+    let is_nothing = |told: &anyhow::Result<Explanation>| {
+        told.as_ref().is_ok_and(|told| told.outcome().is_err())
+    };
+    // Where nothing is known at all, one topic says what the journal lacks.
+    match found.iter().all(|(_, told)| is_nothing(told)) {
+        true => found.truncate(1),
+        false => found.retain(|(_, told)| !is_nothing(told)),
+    }
     Ok(found)
 }
 
@@ -250,15 +260,19 @@ async fn read_holding_back(
     names: Vec<&str>,
     now: Timestamp,
 ) -> anyhow::Result<Vec<HoldingBack>> {
-    let mut found = Vec::new();
-    for name in names {
-        // 404: it was deleted just now.
-        let health = if_there(api.health(topic, name).await)?;
-        let health = health.filter(|health| is_held_back(health, now));
-        let event_subscription = name.to_owned();
-        found.extend(health.map(|health| HoldingBack { event_subscription, health }));
+    let mut healths = Vec::new();
+    if names.len() > ONE_BY_ONE_MAX {
+        healths = if_there(api.healths(topic).await)?.unwrap_or_default();
+        healths.retain(|one| names.contains(&one.name.as_str()));
+    } else {
+        for name in names {
+            // 404: it was deleted just now.
+            let health = if_there(api.health(topic, name).await)?;
+            healths.extend(health.map(|health| NamedHealth { name: name.to_owned(), health }));
+        }
     }
-    Ok(found)
+    let held = healths.into_iter().filter(|one| is_held_back(&one.health, now));
+    Ok(held.map(|one| HoldingBack { event_subscription: one.name, health: one.health }).collect())
 }
 
 /// Whether new events wait for a time to come. Once it is past, the next one is the probe.

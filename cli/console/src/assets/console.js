@@ -162,19 +162,22 @@
     old.replaceWith(next);
     for (const [region, left, top] of scrolled) if (left || top) region.scrollTo(left, top);
     if (!held) return;
-    if (!focused) next.tabIndex = -1;
+    if (!focused || focused === next) next.tabIndex = -1;
     (focused ?? next).focus({ preventScroll: true });
   };
 
-  const stale = (is) => {
+  const stale = (is, why = "note") => {
     const note = document.getElementById("stale");
-    if (note) note.hidden = !is;
+    if (note) {
+      note.hidden = !is;
+      for (const text of all("[data-why]", note)) text.hidden = text.dataset.why !== why;
+    }
     const live = document.getElementById("live");
     if (live) live.hidden = is;
   };
 
   // Parts of the page come anew while it is looked at: a hidden page has no reader, and a look may cost money.
-  const follow = (page, begin) => {
+  const follow = (page) => {
     let source = null;
     const start = () => {
       source = new EventSource(`/live?page=${encodeURIComponent(page)}`);
@@ -184,9 +187,9 @@
         put(id, html);
       });
       source.addEventListener("problem", () => stale(true));
+      source.addEventListener("gone", () => { source.close(); stale(true, "gone"); });
       source.addEventListener("over", () => { source.close(); stale(false); document.getElementById("live")?.remove(); });
-      source.onerror = () => stale(true);
-      begin?.(source);
+      source.onerror = () => stale(true, source.readyState === EventSource.CLOSED ? "closed" : "note");
     };
     document.addEventListener("visibilitychange", () => {
       if (!document.hidden) { if (source === null) start(); return; }
