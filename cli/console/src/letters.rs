@@ -307,7 +307,7 @@ fn counts(url: &str, chosen: &Chosen, counted: &DeadLetterCount) -> Markup {
                 details open[field == "reason"] {
                     summary { (title) }
                     ul { @for (value, count) in found {
-                        li { a href=(narrowed(url, chosen, field, value)) { (text::visible(value)) } ": " (count) }
+                        li { a href=(narrowed(url, chosen, field, value)) { (text::soft(value)) } ": " (count) }
                     } }
                 }
             }
@@ -327,7 +327,7 @@ fn narrowed(url: &str, chosen: &Chosen, field: &str, value: &str) -> String {
 
 fn table(url: &str, page: &Page<DeadLetter>) -> Markup {
     let row = |one: &DeadLetter| {
-        let link = |text: &str| html! { a href={ (url) "/" (urls::part(&one.id)) } { (text::visible(text)) } };
+        let link = |text: &str| html! { a href={ (url) "/" (urls::part(&one.id)) } { (text::soft(text)) } };
         let none = || html! { "-" };
         match &one.content {
             DeadLetterContent::Unreadable { problem } => {
@@ -337,8 +337,8 @@ fn table(url: &str, page: &Page<DeadLetter>) -> Markup {
             DeadLetterContent::Record(record) => vec![
                 text::time(record.written_time),
                 link(&record.event_id),
-                html! { (text::visible(&record.event_type)) },
-                html! { (record.dead_letter_reason) },
+                text::soft(&record.event_type),
+                text::soft(&record.dead_letter_reason),
                 html! { (record.delivery_attempts) },
                 kit::answer(record.last_delivery_outcome.as_deref(), record.last_http_status_code),
                 html! { @if record.is_redriven { "yes" } @else { "no" } },
@@ -346,7 +346,7 @@ fn table(url: &str, page: &Page<DeadLetter>) -> Markup {
         }
     };
     let rows: Vec<_> = page.items.iter().map(row).collect();
-    let head = ["Written", "Event", "Type", "Reason", "Attempts", "Last outcome", "Sent again"];
+    let head = [("Written", "nw"), ("Event", ""), ("Type", ""), ("Reason", "gr"), ("Attempts", "n"), ("Last outcome", ""), ("Sent again", "")];
     match (rows.is_empty(), page.next.is_some()) {
         (false, _) => kit::table("Dead letters", &head, &rows),
         (true, true) => html! { p { "None on this page; the next one may have some." } },

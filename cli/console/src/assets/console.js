@@ -174,8 +174,9 @@
   };
 
   // Parts of the page come anew while it is looked at: a hidden page has no reader, and a look may cost money.
-  const follow = (page, begin) => {
+  const follow = (page) => {
     let source = null;
+    let isOver = false;
     const start = () => {
       source = new EventSource(`/live?page=${encodeURIComponent(page)}`);
       source.addEventListener("now", (message) => { at(message.data); stale(false); });
@@ -184,11 +185,16 @@
         put(id, html);
       });
       source.addEventListener("problem", () => stale(true));
-      source.addEventListener("over", () => { source.close(); stale(false); document.getElementById("live")?.remove(); });
+      source.addEventListener("over", () => {
+        isOver = true;
+        source.close();
+        stale(false);
+        document.getElementById("live")?.remove();
+      });
       source.onerror = () => stale(true);
-      begin?.(source);
     };
     document.addEventListener("visibilitychange", () => {
+      if (isOver) return;
       if (!document.hidden) { if (source === null) start(); return; }
       source?.close();
       source = null;
