@@ -63,7 +63,7 @@ export async function legible(page) {
 
 /** A page with all of it wrong, and what is to be found. */
 const WRONG = `<!doctype html><main><p style="width: 3rem; overflow-wrap: anywhere">irresponsibly</p>
-  <p>since 2026-11-28T13:58:12Z</p><p style="width: 3rem; white-space: nowrap">too long for it</p><p style="width: 200rem">wide</p><p style="width: 6rem">a-b irresponsibly<wbr>split</p></main>`;
+  <p>since 2026-11-28T13:58:12Z</p><p style="width: 3rem; white-space: nowrap">too long for it</p><p style="width: 200rem">wide</p><p style="width: 8rem">a-b irresponsibly<wbr>split</p></main>`;
 
 /** The check finds what it is there for. */
 export async function findsIllegible(browser) {

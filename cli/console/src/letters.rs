@@ -16,7 +16,7 @@ use gridpost_api::{
 };
 use gridpost_core::time::Timestamp;
 use gridpost_ops::{
-    failure::Misuse,
+    failure::{Misuse, Refusal},
     lookup::if_there,
     output::{self, indented},
 };
@@ -29,7 +29,7 @@ use super::{
     delete::bucket,
     failure::{self, Answer},
     form::{Look, given},
-    kit,
+    kit::{self, Icon},
     page::{self, Frame, Tab},
     sought::{EXACT, LeftOut, is_exact},
     text,
@@ -218,7 +218,16 @@ pub(super) async fn list(
     let left_out = chosen.clean();
     let choice = chosen.choice()?;
     let counted = count_some(&app, &topic, &name, &choice).await;
-    let page = app.api.dead_letters_page(&topic, &name, &choice, chosen.after.as_deref()).await?;
+    let page = app.api.dead_letters_page(&topic, &name, &choice, chosen.after.as_deref()).await;
+    let command =
+        format!("dead-letter list --topic {topic} --subscription {name}{}", chosen.flags());
+    let title = format!("Dead letters of {topic}/{name}");
+    let above = urls::above(&topic, &name);
+    let frame = Frame { tab: Tab::DeadLetters, title: &title, above, command };
+    let page = match page.map_err(anyhow::Error::from) {
+        Err(error) if keeps_none(&error) => return Ok(app.page(&frame, &none_kept(&app, &topic, &name))),
+        page => page?,
+    };
     let url = subscription_url(&topic, &name, "/dead-letters");
     let body = html! {
         (filter_form(&url, &chosen, &left_out))
@@ -230,11 +239,23 @@ pub(super) async fn list(
         (kit::next_page(&url, &chosen.pairs(), page.next.as_deref()))
         @if app.may_change() { (actions(&topic, &name, &chosen)) }
     };
-    let command =
-        format!("dead-letter list --topic {topic} --subscription {name}{}", chosen.flags());
-    let title = format!("Dead letters of {topic}/{name}");
-    let above = urls::above(&topic, &name);
-    Ok(app.page(&Frame { tab: Tab::DeadLetters, title: &title, above, command }, &body))
+    Ok(app.page(&frame, &body))
+}
+
+/// Whether it was refused because the event subscription has no dead-letter destination.
+fn keeps_none(error: &anyhow::Error) -> bool {
+    let targets = error.downcast_ref::<Refusal>().into_iter().flat_map(|refusal| &refusal.details);
+    targets.filter_map(|detail| detail.target.as_deref()).any(|target| target == "properties.deadLetterDestination")
+}
+
+fn none_kept(app: &App, topic: &str, name: &str) -> Markup {
+    let told = html! {
+        p { "This event subscription has no dead-letter destination: an event that ends undelivered is lost. Dead letters of an \
+             earlier destination stay where they are." }
+    };
+    let edit = kit::button(&subscription_url(topic, name, "/edit"), None, "Give it one");
+    let edit = if app.may_change() { edit } else { html! {} };
+    kit::nothing(Icon::DeadLetter, "It keeps no dead letters", &told, &edit, "")
 }
 
 fn actions(topic: &str, name: &str, chosen: &Chosen) -> Markup {

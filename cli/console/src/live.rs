@@ -68,8 +68,12 @@ pub(super) async fn stream(State(app): State<App>, Query(query): Query<LiveQuery
 
 /// A stream of one event.
 fn only(name: &str) -> Response {
-    let event = Event::default().event(name).data("");
-    Sse::new(stream::iter([Ok::<_, Infallible>(event)])).into_response()
+    Sse::new(stream::iter([Ok::<_, Infallible>(told(name))])).into_response()
+}
+
+/// An event that says no more than its name. A browser drops one without data.
+fn told(name: &str) -> Event {
+    Event::default().event(name).data("-")
 }
 
 /// Reads the URL of a page of the console.
@@ -83,7 +87,7 @@ impl Live {
     async fn look(&mut self) {
         let found = self.rendered().await;
         let Some((now_ms, page)) = found else {
-            self.events.push_back(Event::default().event("problem").data(""));
+            self.events.push_back(told("problem"));
             return;
         };
         self.events.push_back(Event::default().event("now").data(now_ms.to_string()));
@@ -97,7 +101,7 @@ impl Live {
             self.events.push_back(Event::default().event("part").data(data));
         }
         // A browser connects again where a stream merely ends.
-        self.events.extend(self.is_over.then(|| Event::default().event("over").data("")));
+        self.events.extend(self.is_over.then(|| told("over")));
     }
 
     async fn rendered(&self) -> Option<(i64, String)> {
