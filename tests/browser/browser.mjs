@@ -176,18 +176,21 @@ const PHONE = 390;
 /** Checks that axe finds nothing on the page, and that it can be read, on a narrow screen without scrolling to the side. */
 export async function accessible(page, looks = LOOKS) {
   if (!(await page.evaluate("typeof axe === 'object'"))) await page.evaluate(AXE);
-  for (const { colorScheme, width } of looks) {
-    await page.emulateMedia({ colorScheme });
-    await page.setViewportSize({ width, height: 800 });
-    const found = await page.evaluate((rules) => axe.run(document, rules), RULES);
-    const told = found.violations.map((one) => [one.id, one.nodes.map((node) => `${node.html}: ${node.failureSummary}`)]);
-    assert.deepEqual(told, [], `${page.url()}, ${colorScheme}, ${width} pixels`);
+  try {
+    for (const { colorScheme, width } of looks) {
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize({ width, height: 800 });
+      const found = await page.evaluate((rules) => axe.run(document, rules), RULES);
+      const told = found.violations.map((one) => [one.id, one.nodes.map((node) => `${node.html}: ${node.failureSummary}`)]);
+      assert.deepEqual(told, [], `${page.url()}, ${colorScheme}, ${width} pixels`);
+      await legible(page);
+    }
+    await page.setViewportSize({ width: PHONE, height: 800 });
     await legible(page);
+  } finally {
+    await page.emulateMedia({ colorScheme: null });
+    await page.setViewportSize({ width: 1280, height: 800 });
   }
-  await page.setViewportSize({ width: PHONE, height: 800 });
-  await legible(page);
-  await page.emulateMedia({ colorScheme: null });
-  await page.setViewportSize({ width: 1280, height: 800 });
 }
 
 /** Keeps a picture for the documentation, if pictures are requested. */

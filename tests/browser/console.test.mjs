@@ -8,6 +8,7 @@ import { Session, launch } from "./browser.mjs";
 import { outage, stage } from "./outage.mjs";
 import { pages } from "./pages.mjs";
 import { routes } from "./routes.mjs";
+import { shell } from "./shell.mjs";
 import { World } from "./world.mjs";
 
 /** Shared by all tests: a deployment with a fast clock, its console, Chromium. */
@@ -30,6 +31,7 @@ after(async () => {
 });
 
 describe("pages", () => pages(ground));
+describe("the shell", () => shell(ground));
 describe("actions", () => actions(ground));
 describe("attacks", () => attacks(ground));
 describe("an outage", () => outage(ground));

@@ -138,6 +138,54 @@ export function hostile(ground, attack) {
     assert.equal(await page.locator(STRANGE).count(), 0);
   });
 
+  attack("the same while one types: previews of a form, and the search", async (session, page) => {
+    await ground.world.topic("typed", { one: { filter: { subjectBeginsWith: MARKUP[1] } } });
+    const text = MARKUP.join(" ").replace("\n", " ");
+    await session.go("/topics/typed/publish");
+    for (const label of ["Id", "Subject", "Event type"]) await session.field(label, { exact: true }).fill(text);
+    await session.field("Event time").fill(text);
+    await page.getByText("eventTime must be a date-time").first().waitFor();
+    await session.says("one");
+    assert.equal(await page.locator(STRANGE).count(), 0);
+    await session.go("/topics/typed/subscriptions/one/retry");
+    await session.field("Own schedule").fill(text);
+    await page.locator("#timeline [role=alert]").waitFor();
+    assert.equal(await page.locator(STRANGE).count(), 0);
+    await page.getByRole("searchbox", { name: "Find an event by its id" }).fill(text);
+    await page.keyboard.press("Enter");
+    await page.waitForURL((url) => url.searchParams.get("id") === text);
+    assert.equal(await page.locator(STRANGE).count(), 0);
+    session.forgive(/status of 400/);
+  });
+
+  attack("a command that is copied, with an id that is markup and shell", async (session, page) => {
+    await session.context.grantPermissions(["clipboard-read", "clipboard-write"]);
+    for (const text of [`$(touch hacked); '"\`x\``, `${MARKUP[0]} ${HIDDEN.join(" ")}`, "a\nrm -rf x"]) {
+      await session.go(`/events?topic=attacked&id=${encodeURIComponent(text)}&exact=yes`);
+      await page.getByRole("button", { name: "Copy the command" }).click();
+      await page.getByText("Copied.").waitFor();
+      const copied = await page.evaluate(() => navigator.clipboard.readText());
+      assert.equal(copied, await page.locator("aside.cli code").textContent());
+      assert.ok(!HIDES.test(copied) && !copied.includes("\n"), JSON.stringify(copied));
+      assert.ok(!/[$`;]/.test(copied.replace(/\$?'[^']*'|\\'/g, "")), copied);
+    }
+  });
+
+  attack("hostile answers in parts that come anew", async (session, page) => {
+    const { world } = ground;
+    const text = MARKUP.join(" ") + HIDDEN.join(" ");
+    await world.topic("anew", { one: { path: "/anew" } });
+    for (const path of ["/", "/topics/anew/subscriptions/one"]) {
+      await session.go(path);
+      world.endpoints.answers.set("/anew", () => ({ status: 503, text }));
+      await world.publish("anew", { id: `anew-${path} ${MARKUP[0]}` });
+      await page.locator("[data-part]").getByText(MARKUP[0]).first().waitFor({ state: "attached" });
+      assert.equal(await page.locator(STRANGE).count(), 0);
+      const shown = await page.locator("main").innerText();
+      assert.ok(!HIDES.test(shown.replace(/[\n\t\u202f]/g, "")), JSON.stringify(shown));
+    }
+  });
+
   attack("hostile ids in the live tail", async (session, page) => {
     await ground.world.topic("streamed", { one: {} });
     await session.go("/tail?topic=streamed");

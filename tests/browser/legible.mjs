@@ -15,9 +15,17 @@ function wrongs(longest) {
     && !element.closest(".vh, caption, .skip:not(:focus), script, style, textarea, select");
   const line = document.querySelector("main").clientWidth - 28;
   const range = document.createRange();
+  const box = (element) => getComputedStyle(element).display.startsWith("inline") ? box(element.parentElement) : element;
+  const isCut = (element) => element !== document.body && (getComputedStyle(element).overflowX !== "visible" || isCut(element.parentElement));
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let text = texts.nextNode(); text; text = texts.nextNode()) {
     if (!shown(text.parentElement)) continue;
+    range.selectNodeContents(text);
+    const around = box(text.parentElement);
+    const sticks = range.getBoundingClientRect().right - around.getBoundingClientRect().right;
+    if (sticks > 1 && text.data.trim() && !text.parentElement.closest("svg") && !isCut(around)) {
+      found.push(`a text that sticks out of its <${around.localName}> by ${Math.ceil(sticks)} pixels: ${text.data.trim().slice(0, 80)}`);
+    }
     const isRaw = text.parentElement.closest("pre, code");
     if (/(?<!such as )\d{4}-\d\d-\d\dT/.test(text.data) && !isRaw) found.push(`a time for machines: ${text.data}`);
     // A secret has no words.
@@ -55,7 +63,7 @@ export async function legible(page) {
 
 /** A page with all of it wrong, and what is to be found. */
 const WRONG = `<!doctype html><main><p style="width: 3rem; overflow-wrap: anywhere">irresponsibly</p>
-  <p>since 2026-11-28T13:58:12Z</p><p style="width: 200rem">wide</p><p style="width: 3rem">a-b irresponsibly<wbr>split</p></main>`;
+  <p>since 2026-11-28T13:58:12Z</p><p style="width: 3rem; white-space: nowrap">too long for it</p><p style="width: 200rem">wide</p><p style="width: 8rem">a-b irresponsibly<wbr>split</p></main>`;
 
 /** The check finds what it is there for. */
 export async function findsIllegible(browser) {
@@ -63,8 +71,8 @@ export async function findsIllegible(browser) {
   await page.setContent(WRONG);
   const found = await page.evaluate(wrongs, WORD_MAX);
   await page.close();
-  assert.equal(found.length, 3, found.join("; "));
-  for (const part of ["a time for machines: since", "a word in two lines: irresponsibly of <p> irresponsibly", "pixels too wide"]) {
+  assert.equal(found.length, 4, found.join("; "));
+  for (const part of ["a text that sticks out of its <p>", "a time for machines: since", "a word in two lines: irresponsibly of <p> irresponsibly", "pixels too wide"]) {
     assert.ok(found.some((one) => one.startsWith(part) || one.includes(part)), `"${part}" is not in: ${found.join("; ")}`);
   }
 }

@@ -94,7 +94,7 @@ fn problems(error: &anyhow::Error, text: &str) -> Markup {
             p { strong { "Nothing was saved." } }
             @match placed {
                 Some((refusal, document)) => {
-                    p { (refusal.message) }
+                    p { (text::prose(&refusal.message)) }
                     (annotated(&document, &refusal.details))
                     @if let Some(step) = refusal.next_step() { p { (step) } }
                 }

@@ -60,7 +60,7 @@ fn table(answer: &TestResult) -> Markup {
         ]
     };
     let rows: Vec<_> = answer.value.iter().map(row).collect();
-    let head = ["Event", "Id", "Wanted", "Which part says no"];
+    let head = [("Event", "n"), ("Id", ""), ("Wanted", ""), ("Which part says no", "gr")];
     html! { div role="status" { (kit::table("What the filter says", &head, &rows)) } }
 }
 

@@ -16,7 +16,7 @@ use gridpost_api::{
 };
 use gridpost_core::time::Timestamp;
 use gridpost_ops::{
-    failure::Misuse,
+    failure::{Misuse, Refusal},
     lookup::if_there,
     output::{self, indented},
 };
@@ -29,7 +29,7 @@ use super::{
     delete::bucket,
     failure::{self, Answer},
     form::{Look, given},
-    kit,
+    kit::{self, Icon},
     page::{self, Frame, Tab},
     sought::{EXACT, LeftOut, is_exact},
     text,
@@ -218,7 +218,18 @@ pub(super) async fn list(
     let left_out = chosen.clean();
     let choice = chosen.choice()?;
     let counted = count_some(&app, &topic, &name, &choice).await;
-    let page = app.api.dead_letters_page(&topic, &name, &choice, chosen.after.as_deref()).await?;
+    let page = app.api.dead_letters_page(&topic, &name, &choice, chosen.after.as_deref()).await;
+    let command =
+        format!("dead-letter list --topic {topic} --subscription {name}{}", chosen.flags());
+    let title = format!("Dead letters of {topic}/{name}");
+    let above = urls::above(&topic, &name);
+    let frame = Frame { tab: Tab::DeadLetters, title: &title, above, command };
+    let page = match page.map_err(anyhow::Error::from) {
+        Err(error) if keeps_none(&error) => {
+            return Ok(app.page(&frame, &none_kept(&app, &topic, &name)));
+        }
+        page => page?,
+    };
     let url = subscription_url(&topic, &name, "/dead-letters");
     let body = html! {
         (filter_form(&url, &chosen, &left_out))
@@ -230,11 +241,29 @@ pub(super) async fn list(
         (kit::next_page(&url, &chosen.pairs(), page.next.as_deref()))
         @if app.may_change() { (actions(&topic, &name, &chosen)) }
     };
-    let command =
-        format!("dead-letter list --topic {topic} --subscription {name}{}", chosen.flags());
-    let title = format!("Dead letters of {topic}/{name}");
-    let above = urls::above(&topic, &name);
-    Ok(app.page(&Frame { tab: Tab::DeadLetters, title: &title, above, command }, &body))
+    Ok(app.page(&frame, &body))
+}
+
+/// Whether it was refused because the event subscription has no dead-letter destination.
+fn keeps_none(error: &anyhow::Error) -> bool {
+    let targets = error.downcast_ref::<Refusal>().into_iter().flat_map(|refusal| &refusal.details);
+    targets
+        .filter_map(|detail| detail.target.as_deref())
+        .any(|target| target == "properties.deadLetterDestination")
+}
+
+fn none_kept(app: &App, topic: &str, name: &str) -> Markup {
+    let told = html! {
+        p { "This event subscription has no dead-letter destination: an event that ends undelivered is lost. Dead letters of an \
+             earlier destination stay where they are." }
+    };
+    let edit = kit::button(&subscription_url(topic, name, "/edit"), None, "Give it one");
+    let edit = if app.may_change() {
+        edit
+    } else {
+        html! {}
+    };
+    kit::nothing(Icon::DeadLetter, "It keeps no dead letters", &told, &edit, "")
 }
 
 fn actions(topic: &str, name: &str, chosen: &Chosen) -> Markup {
@@ -307,7 +336,7 @@ fn counts(url: &str, chosen: &Chosen, counted: &DeadLetterCount) -> Markup {
                 details open[field == "reason"] {
                     summary { (title) }
                     ul { @for (value, count) in found {
-                        li { a href=(narrowed(url, chosen, field, value)) { (text::visible(value)) } ": " (count) }
+                        li { a href=(narrowed(url, chosen, field, value)) { (text::soft(value)) } ": " (count) }
                     } }
                 }
             }
@@ -327,7 +356,7 @@ fn narrowed(url: &str, chosen: &Chosen, field: &str, value: &str) -> String {
 
 fn table(url: &str, page: &Page<DeadLetter>) -> Markup {
     let row = |one: &DeadLetter| {
-        let link = |text: &str| html! { a href={ (url) "/" (urls::part(&one.id)) } { (text::visible(text)) } };
+        let link = |text: &str| html! { a href={ (url) "/" (urls::part(&one.id)) } { (text::soft(text)) } };
         let none = || html! { "-" };
         match &one.content {
             DeadLetterContent::Unreadable { problem } => {
@@ -337,8 +366,8 @@ fn table(url: &str, page: &Page<DeadLetter>) -> Markup {
             DeadLetterContent::Record(record) => vec![
                 text::time(record.written_time),
                 link(&record.event_id),
-                html! { (text::visible(&record.event_type)) },
-                html! { (record.dead_letter_reason) },
+                text::soft(&record.event_type),
+                text::soft(&record.dead_letter_reason),
                 html! { (record.delivery_attempts) },
                 kit::answer(record.last_delivery_outcome.as_deref(), record.last_http_status_code),
                 html! { @if record.is_redriven { "yes" } @else { "no" } },
@@ -346,7 +375,15 @@ fn table(url: &str, page: &Page<DeadLetter>) -> Markup {
         }
     };
     let rows: Vec<_> = page.items.iter().map(row).collect();
-    let head = ["Written", "Event", "Type", "Reason", "Attempts", "Last outcome", "Sent again"];
+    let head = [
+        ("Written", "nw"),
+        ("Event", ""),
+        ("Type", ""),
+        ("Reason", "gr"),
+        ("Attempts", "n"),
+        ("Last outcome", ""),
+        ("Sent again", ""),
+    ];
     match (rows.is_empty(), page.next.is_some()) {
         (false, _) => kit::table("Dead letters", &head, &rows),
         (true, true) => html! { p { "None on this page; the next one may have some." } },

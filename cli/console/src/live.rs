@@ -46,10 +46,11 @@ struct Live {
     _permit: OwnedSemaphorePermit,
 }
 
+/// A part that has changed, as the script gets it.
 #[derive(Serialize)]
-struct Part<'a> {
-    id: &'a str,
-    html: &'a str,
+pub(super) struct Part<'a> {
+    pub(super) id: &'a str,
+    pub(super) html: &'a str,
 }
 
 pub(super) async fn stream(State(app): State<App>, Query(query): Query<LiveQuery>) -> Response {
@@ -76,8 +77,12 @@ pub(super) async fn stream(State(app): State<App>, Query(query): Query<LiveQuery
 
 /// A stream of one event.
 fn only(name: &str) -> Response {
-    let event = Event::default().event(name).data("");
-    Sse::new(stream::iter([Ok::<_, Infallible>(event)])).into_response()
+    Sse::new(stream::iter([Ok::<_, Infallible>(told(name))])).into_response()
+}
+
+/// An event that says no more than its name. A browser drops one without data.
+fn told(name: &str) -> Event {
+    Event::default().event(name).data("-")
 }
 
 /// Reads the URL of a page of the console.
@@ -92,10 +97,10 @@ impl Live {
         let named = |name: &str| Event::default().event(name);
         let (now_ms, page) = match self.rendered().await {
             Look::Page(now_ms, page) => (now_ms, page),
-            Look::Problem => return self.events.push_back(named("problem").data("")),
+            Look::Problem => return self.events.push_back(told("problem")),
             Look::Gone => {
                 self.is_over = true;
-                return self.events.push_back(named("gone").data(""));
+                return self.events.push_back(told("gone"));
             }
         };
         self.events.push_back(named("now").data(now_ms.to_string()));
@@ -109,7 +114,7 @@ impl Live {
             self.events.push_back(named("part").data(data));
         }
         // A browser connects again where a stream merely ends.
-        self.events.extend(self.is_over.then(|| named("over").data("")));
+        self.events.extend(self.is_over.then(|| told("over")));
     }
 
     async fn rendered(&self) -> Look {

@@ -140,8 +140,8 @@ pub(super) fn lost(was: &impl Serialize, mine: &Value, in_form: &Value) -> Marku
 }
 
 /// A member's path, as people write it.
-fn dotted(path: &[&str]) -> String {
-    text::visible(&path.join("."))
+fn dotted(path: &[&str]) -> Markup {
+    text::soft(&path.join("."))
 }
 
 fn at<'d>(document: &'d Value, path: &[&str]) -> Option<&'d Value> {

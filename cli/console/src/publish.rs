@@ -137,7 +137,7 @@ fn table_of_verdicts(topic: &str, all: &[ExplainedSubscription]) -> Markup {
         }
         false => kit::table(
             "Who wants it",
-            &["Event subscription", "Wants it", "Which part says no"],
+            &[("Event subscription", ""), ("Wants it", ""), ("Which part says no", "gr")],
             &rows,
         ),
     }

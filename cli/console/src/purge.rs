@@ -87,7 +87,7 @@ fn table_of_unreadable(topic: &str, name: &str, found: &[DeadLetter]) -> Markup 
     let row = |one: &DeadLetter| {
         let url = subscription_url(topic, name, &format!("/dead-letters/{}", urls::part(&one.id)));
         vec![
-            html! { a href=(url) { (text::visible(&one.object_name)) } },
+            html! { a href=(url) { (text::soft(&one.object_name)) } },
             html! { (text::visible(problem(one).unwrap_or_default())) },
         ]
     };

@@ -132,7 +132,7 @@ fn list(topic: &str, name: &str, jobs: &[Redrive]) -> Markup {
         "redrives",
         &html! {
             @if rows.is_empty() { p { "None so far." } }
-            @else { (kit::table("Redrives", &["Begun", "Job", "Status", "Sent"], &rows)) }
+            @else { (kit::table("Redrives", &[("Begun", "nw"), ("Job", "gr"), ("Status", ""), ("Sent", "n")], &rows)) }
         },
     )
 }
@@ -240,7 +240,7 @@ fn progress(job: &Redrive) -> Markup {
         @if counted == 0 && job.status == JobStatus::Completed {
             p.m { "Dead letters of its last two seconds are left to the next redrive." }
         }
-        @if let Some(problem) = &job.problem { p.bad { (text::visible(problem)) } }
+        @if let Some(problem) = &job.problem { p.bad { (text::prose(problem)) } }
         (chosen_of(job))
     }
 }

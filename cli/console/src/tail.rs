@@ -13,7 +13,6 @@ use gridpost_core::journal::EntryKind;
 use gridpost_core::time::Timestamp;
 use maud::{Markup, PreEscaped, html};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use sha2::{Digest, Sha256};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
@@ -25,6 +24,7 @@ use super::event::choose_topic;
 use super::failure::{self, Answer};
 use super::form::given;
 use super::kit::{self, Icon};
+use super::live::Part;
 use super::page::{self, Frame, Head, Tab};
 use super::sought::LeftOut;
 use super::text;
@@ -378,7 +378,7 @@ fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>>
             if following.rated.elapsed() >= RATE_EVERY {
                 following.rated = Instant::now();
                 let html = page::live_part(RATE, &rate(&following.app, &following.query).await);
-                let part = json!({"id": RATE, "html": html.into_string()});
+                let part = Part { id: RATE, html: &html.into_string() };
                 return Some((Ok(event("part", &part)), following));
             }
             match following.look().await {
@@ -446,7 +446,7 @@ fn left_out(left_ms: i64, begins_ms: i64) -> Markup {
 #[cfg(test)]
 mod tests {
     use gridpost_ops::testkit::documents;
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
 

@@ -79,7 +79,7 @@ fn parked_section(app: &App, parked: &Page<Parked>) -> Markup {
             count(|of| of.events as u64),
             count(|of| of.delivery_attempts.into()),
             match (problem, delivery) {
-                (Some(problem), _) => html! { (text::visible(problem)) },
+                (Some(problem), _) => text::prose(problem),
                 (None, Some(of)) => {
                     kit::answer(of.last_delivery_outcome.as_deref(), of.last_http_status_code)
                 }
@@ -88,8 +88,15 @@ fn parked_section(app: &App, parked: &Page<Parked>) -> Markup {
         ]
     };
     let rows: Vec<_> = parked.items.iter().map(row).collect();
-    let head =
-        ["Choose", "Due", "Delivery", "Event subscription", "Events", "Attempts", "Last outcome"];
+    let head = [
+        ("Choose", ""),
+        ("Due", ""),
+        ("Delivery", "gr"),
+        ("Event subscription", ""),
+        ("Events", "n"),
+        ("Attempts", "n"),
+        ("Last outcome", ""),
+    ];
     html! {
         @if rows.is_empty() && parked.next.is_some() {
             p { "None on this page; the next one may have some." }
@@ -205,14 +212,21 @@ fn poison_section(app: &App, list: &PoisonList) -> Markup {
             html! { (one.kind.to_string()) },
             text::time(one.sent_time),
             html! { (one.from_queue.as_deref().unwrap_or("-")) },
-            html! { (text::visible(one.problem.as_deref().unwrap_or("-"))) },
+            text::prose(one.problem.as_deref().unwrap_or("-")),
             html! { (one.resend_to.as_deref().unwrap_or("-")) },
         ]
     };
     let rows: Vec<_> = list.value.iter().map(row).collect();
     let count = text::number(list.approximate_count);
-    let head =
-        ["Choose", "Message", "What it is", "Sent", "From", "Why it can't be read", "Goes back to"];
+    let head = [
+        ("Choose", ""),
+        ("Message", "gr"),
+        ("What it is", ""),
+        ("Sent", ""),
+        ("From", ""),
+        ("Why it can't be read", "gr"),
+        ("Goes back to", ""),
+    ];
     html! {
         @if rows.is_empty() && list.approximate_count == 0 { p.t-ok { "It is empty." } }
         @else if rows.is_empty() {

@@ -179,6 +179,7 @@
   // Parts of the page come anew while it is looked at: a hidden page has no reader, and a look may cost money.
   const follow = (page) => {
     let source = null;
+    let isOver = false;
     const start = () => {
       source = new EventSource(`/live?page=${encodeURIComponent(page)}`);
       source.addEventListener("now", (message) => { at(message.data); stale(false); });
@@ -187,11 +188,17 @@
         put(id, html);
       });
       source.addEventListener("problem", () => stale(true));
-      source.addEventListener("gone", () => { source.close(); stale(true, "gone"); });
-      source.addEventListener("over", () => { source.close(); stale(false); document.getElementById("live")?.remove(); });
+      source.addEventListener("gone", () => { isOver = true; source.close(); stale(true, "gone"); });
+      source.addEventListener("over", () => {
+        isOver = true;
+        source.close();
+        stale(false);
+        document.getElementById("live")?.remove();
+      });
       source.onerror = () => stale(true, source.readyState === EventSource.CLOSED ? "closed" : "note");
     };
     document.addEventListener("visibilitychange", () => {
+      if (isOver) return;
       if (!document.hidden) { if (source === null) start(); return; }
       source?.close();
       source = null;
