@@ -209,10 +209,10 @@ mod tests {
         let want = json!({"a": 2, "b": {"c": 5, "d": [1, 2]}, "f": "x"});
         assert_eq!(merged(&was, &now, &mine), want);
         let shown = told(&was, &now, &want).into_string();
-        for part in ["<code>a</code>", "<code>b.d</code>", "<code>e</code>", "[1,2]"] {
+        for part in ["<code>a</code>", "<code>b.<wbr>d</code>", "<code>e</code>", "[1,2]"] {
             assert!(shown.contains(part), "{part} is not in {shown}");
         }
-        assert!(!shown.contains("<code>b.c</code>"), "only what others changed: {shown}");
+        assert!(!shown.contains("<code>b.<wbr>c</code>"), "only what others changed: {shown}");
     }
 
     #[test]
