@@ -1,10 +1,12 @@
 //! Lines of the journal as cells: what an attempt met, and what follows.
 
+use std::time::Duration;
+
 use gridpost_core::journal::EntryKind;
 use gridpost_ops::attempt_lines::{AttemptLine, describe_reason};
 use maud::{Markup, html};
 
-use super::chart::Kind;
+use super::chart::{self, Kind};
 use super::kit;
 use super::sought::event_url;
 use super::text::{self, visible};
@@ -13,7 +15,7 @@ use super::text::{self, visible};
 const IDS_TOLD: usize = 3;
 
 /// Shows what an attempt met, or how the delivery ended.
-pub(super) fn answer(line: &AttemptLine) -> Markup {
+fn answer(line: &AttemptLine) -> Markup {
     match line.kind {
         EntryKind::Ending => kit::pill(Kind::Dead, "To dead letter"),
         EntryKind::DeadLettered => kit::pill(Kind::Dead, "Dead letter"),
@@ -23,8 +25,9 @@ pub(super) fn answer(line: &AttemptLine) -> Markup {
 }
 
 /// Shows how long an attempt took.
-pub(super) fn took(line: &AttemptLine) -> Markup {
-    html! { @if let Some(millis) = line.duration_in_ms { (text::millis(millis)) } }
+fn took(line: &AttemptLine) -> Markup {
+    let took = line.duration_in_ms.map(Duration::from_millis);
+    html! { @if let Some(took) = took { (chart::duration(took)) } }
 }
 
 /// Shows the events of a line, as far as the journal names them.
@@ -38,13 +41,30 @@ pub(super) fn events(line: &AttemptLine) -> Markup {
     }
 }
 
+/// The heads of a table of attempts; in the second column is what the page does not name.
+pub(super) fn head(other: &str) -> [(&str, &str); 6] {
+    [
+        ("Time", "nw"),
+        (other, ""),
+        ("#", "n"),
+        ("Answer", ""),
+        ("Took", "n nw"),
+        ("What follows", "gr"),
+    ]
+}
+
+/// A row of such a table.
+pub(super) fn row(line: &AttemptLine, other: Markup) -> Vec<Markup> {
+    vec![text::clock(line.time), other, number(line), answer(line), took(line), follows(line)]
+}
+
 /// Shows which attempt it was, unless it was none.
-pub(super) fn number(line: &AttemptLine) -> Markup {
+fn number(line: &AttemptLine) -> Markup {
     html! { (line.label().trim_start_matches('#')) }
 }
 
 /// Shows what follows, with what the endpoint answered, in one line.
-pub(super) fn follows(line: &AttemptLine) -> Markup {
+fn follows(line: &AttemptLine) -> Markup {
     let reason = line.reason.as_deref().unwrap_or_default();
     let words = text::reason(reason);
     let fate = line.describe_fate().map(|fate| fate.replace(reason, &words));
@@ -81,16 +101,14 @@ mod tests {
 
     #[test]
     fn a_loss_is_told_as_one() {
-        let (_, lost) = shown(&json!({"kind": "Dropped", "reason": "R"}));
-        assert!(lost.contains("LOST FOR GOOD, dropped for R (last attempt: Busy, 503)"), "{lost}");
-        for (kind, word) in [
-            ("Dropped", "pill bad"),
-            ("DeadLettered", "Dead letter"),
-            ("Ending", "To dead letter"),
-            ("LateSuccess", "503"),
+        for (kind, word, fate) in [
+            ("Dropped", "pill bad", "LOST FOR GOOD, dropped for R (last attempt: Busy, 503)"),
+            ("DeadLettered", "Dead letter", ""),
+            ("Ending", "To dead letter", ""),
+            ("LateSuccess", "503", ""),
         ] {
-            let (ended, _) = shown(&json!({"kind": kind, "reason": "R"}));
-            assert!(ended.contains(word), "{ended}");
+            let (ended, told) = shown(&json!({"kind": kind, "reason": "R"}));
+            assert!(ended.contains(word) && told.contains(fate), "{ended} {told}");
         }
         let (answer, failed) = shown(&json!({"reason": "R", "response": "<b>"}));
         assert!(failed.contains("ends: R") && failed.contains("&lt;b&gt;"), "{failed}");

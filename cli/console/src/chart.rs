@@ -17,11 +17,11 @@ use maud::{Markup, html};
 use super::text::{number, visible};
 use gridpost_ops::schedule::hours;
 
-pub(super) use axis::{Axis, Mark, Point, axis};
-pub(super) use bars::{Bars, Series, bars, bars_table, hour, minibars};
-pub(super) use flow::{Flow, Source, flow};
-pub(super) use lanes::{Attempt, Coming, Lane, Waterfall, lanes, waterfall};
-pub(super) use latency::{Heat, heat, heat_table, strip};
+pub(super) use axis::{Mark, Point, axis};
+pub(super) use bars::{Bars, Series, hour, minibars};
+pub(super) use flow::{Source, flow};
+pub(super) use lanes::{Attempt, Coming, Lane, lanes, waterfall};
+pub(super) use latency::{Heat, strip};
 
 /// What a colour says; words beside it say the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,33 +33,18 @@ pub(super) enum Kind {
     Mute,
     Off,
     Acc,
-    Sunk,
 }
 
 impl Kind {
-    /// Returns the class of an area.
-    pub(super) fn fill(self) -> &'static str {
+    /// Returns the ending of its classes: `f-` fills an area, `s-` draws a line, `t-` colours a text.
+    pub(super) fn name(self) -> &'static str {
         match self {
-            Self::Ok => "f-ok",
-            Self::Warn => "f-warn",
-            Self::Bad => "f-bad",
-            Self::Dead => "f-dead",
-            Self::Mute | Self::Off => "f-mute",
-            Self::Acc => "f-acc",
-            Self::Sunk => "f-sunk",
-        }
-    }
-
-    /// Returns the class of a line.
-    pub(super) fn stroke(self) -> &'static str {
-        match self {
-            Self::Ok => "s-ok",
-            Self::Warn => "s-warn",
-            Self::Bad => "s-bad",
-            Self::Dead => "s-dead",
-            Self::Mute | Self::Off => "s-mute",
-            Self::Acc => "s-acc",
-            Self::Sunk => "s-line",
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Bad => "bad",
+            Self::Dead => "dead",
+            Self::Mute | Self::Off => "mute",
+            Self::Acc => "acc",
         }
     }
 }
@@ -99,9 +84,18 @@ pub(super) fn spark(values: &[Option<u64>], kind: Kind) -> Markup {
     html! {
         @if !line.is_empty() {
             svg.spark viewBox="0 0 100 28" preserveAspectRatio="none" aria-hidden="true" {
-                path class=(kind.fill()) fill-opacity=".16" d=(area) {}
-                path class={ "ln " (kind.stroke()) } d=(line) {}
+                path class={ "f-" (kind.name()) } fill-opacity=".16" d=(area) {}
+                path class={ "ln s-" (kind.name()) } d=(line) {}
             }
+        }
+    }
+}
+
+/// A colour beside its name.
+pub(super) fn dot(kind: Kind) -> Markup {
+    html! {
+        svg class={ "dot f-" (kind.name()) } viewBox="0 0 9 9" aria-hidden="true" {
+            rect width="9" height="9" rx="2" {}
         }
     }
 }
@@ -111,13 +105,8 @@ pub(super) fn legend(items: &[(Kind, &str, Option<u64>)]) -> Markup {
     html! {
         ul.key {
             @for (kind, name, count) in items {
-                li {
-                    svg class={ "dot " (kind.fill()) } viewBox="0 0 9 9" aria-hidden="true" {
-                        rect width="9" height="9" rx="2" {}
-                    }
-                    (visible(name))
-                    @if let Some(count) = count { " " b.n { (number(*count)) } }
-                }
+                @let count = count.map(number);
+                li { (dot(*kind)) (visible(name)) @if let Some(count) = count { " " b.n { (count) } } }
             }
         }
     }
@@ -140,42 +129,33 @@ pub(super) fn mini(parts: &[(Kind, u64, &str)]) -> Markup {
             @for ((kind, ..), width) in parts.iter().zip(widths) {
                 @let (begin, width) = (x, 100.0 * width / whole);
                 @let () = x += width;
-                rect class=(kind.fill()) x=(format!("{begin:.1}")) width=(format!("{width:.1}")) height="6" {}
+                @let [x, width] = [begin, width].map(|share| format!("{share:.1}"));
+                rect class={ "f-" (kind.name()) } x=(x) width=(width) height="6" {}
             }
         }
     }
 }
 
-/// A row of a breakdown.
-#[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) name: String,
-    pub(super) count: u64,
-    pub(super) kind: Kind,
-    /// The page about it.
-    pub(super) url: Option<String>,
-}
+/// A row of a breakdown: its name, its count, and the page about it.
+pub(super) type Row = (Kind, String, u64, Option<String>);
 
 /// Names with their counts, each above a bar; the longest bar has the whole width.
 pub(super) fn breakdown(rows: &[Row]) -> Markup {
-    let highest = rows.iter().map(|row| row.count).max().unwrap_or(0).max(1) as f64;
-    let content = |row: &Row| {
-        let width = (100.0 * (row.count as f64 / highest)).max(0.6);
+    let highest = rows.iter().map(|(_, _, count, _)| *count).max().unwrap_or(0).max(1) as f64;
+    let content = |(kind, name, count, _): &Row| {
+        let width = format!("{:.1}", (100.0 * (*count as f64 / highest)).max(0.6));
         html! {
-            span.cut title=(visible(&row.name)) { (visible(&row.name)) }
-            b.n { (number(row.count)) }
+            span.cut title=(visible(name)) { (visible(name)) }
+            b.n { (number(*count)) }
             svg.mini viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true" {
-                @if row.count > 0 { rect class=(row.kind.fill()) width=(format!("{width:.1}")) height="6" {} }
+                @if *count > 0 { rect class={ "f-" (kind.name()) } width=(width) height="6" {} }
             }
         }
     };
     html! {
         ul.hb {
             @for row in rows {
-                li {
-                    @if let Some(url) = &row.url { a href=(url) { (content(row)) } }
-                    @else { (content(row)) }
-                }
+                li { @if let Some(url) = &row.3 { a href=(url) { (content(row)) } } @else { (content(row)) } }
             }
         }
     }

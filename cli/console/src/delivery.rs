@@ -16,10 +16,10 @@ use gridpost_core::time::Timestamp;
 use maud::{Markup, html};
 
 use super::App;
-use super::chart::{self, Coming, Kind, Waterfall};
+use super::chart::{self, Coming, Kind};
 use super::failure::{self, Answer};
 use super::form::{Look, Nothing};
-use super::kit::{self, Icon, Tile};
+use super::kit::{self, Icon};
 use super::page::{Frame, Head, Names, Tab, live_part};
 use super::standing::{self, Standing};
 use super::text::{self, number};
@@ -50,36 +50,28 @@ pub(super) async fn list(
             html! { (one.delivery_attempts) },
             kit::answer(one.last_delivery_outcome.as_deref(), one.last_http_status_code),
             html! { @if let Some(at) = one.last_delivery_attempt_time { (text::time(at)) } },
-            match (one.status, one.due) {
-                (DeliveryStatus::Waiting, due) if until > due => {
-                    html! { "waits for the endpoint" }
-                }
-                (DeliveryStatus::Waiting, due) => text::time(due),
-                _ => status(one),
+            html! {
+                @if one.status != DeliveryStatus::Waiting { (status(one)) }
+                @else if until > one.due { "waits for the endpoint" }
+                @else { (text::time(one.due)) }
             },
         ]
     };
     let rows: Vec<_> = page.items.iter().map(row).collect();
-    let head = [
-        ("Delivery", "gr"),
-        ("Published", "nw"),
-        ("Events", "n"),
-        ("Attempts", "n"),
-        ("Last answer", ""),
-        ("Last attempt", "nw"),
-        ("Next attempt", "nw"),
-    ];
     let body = html! {
         @match &health {
             Err(error) => (failure::problem("Its endpoint's health could not be read.", error)),
             Ok(health) => (held(health, now)),
         }
         @if rows.is_empty() {
-            (kit::flush("", &html! {}, &kit::nothing(Icon::Check, "No failing delivery waits here", &html! {
-                "What was delivered at once, or has ended, is found by its event."
-            }, &kit::button(&with_query("/events", &[("topic", &topic)]), Some(Icon::Search), "Find an event"), "")))
+            @let events = with_query("/events", &[("topic", &topic)]);
+            @let find = kit::button(&events, Some(Icon::Search), "Find an event");
+            (kit::flush("", "", kit::nothing(Icon::Check, "No failing delivery waits here",
+                "What was delivered at once, or has ended, is found by its event.", find, "")))
         } @else {
-            (kit::flush("", &html! {}, &kit::table("Failing deliveries", &head, &rows)))
+            @let head = [("Delivery", "gr"), ("Published", "nw"), ("Events", "n"), ("Attempts", "n"),
+                ("Last answer", ""), ("Last attempt", "nw"), ("Next attempt", "nw")];
+            (kit::flush("", "", kit::table("Failing deliveries", &head, &rows)))
         }
         (kit::next_page(&url, &[], page.next.as_deref()))
     };
@@ -101,20 +93,19 @@ fn waits_until(health: &Health, now: Timestamp) -> Option<Time> {
 
 /// Says that what is due is not attempted, because the endpoint waits.
 fn held(health: &Health, now: Timestamp) -> Markup {
-    let (kind, title) = match &health.pause {
-        Some(_) => (Kind::Mute, "It is paused: what is due waits"),
-        None => (Kind::Warn, "The endpoint waits: what is due is not attempted yet"),
-    };
-    html! {
-        @if let Some(until) = waits_until(health, now) {
-            (kit::note(kind, title, &html! {
-                @if health.pause.is_some() { "Until it is resumed, or " } @else { "Until " }
-                (text::time(until))
-                @if health.pause.is_none() { "; then one delivery probes" }
-                "."
-            }, &html! {}))
+    let Some(until) = waits_until(health, now) else { return html! {} };
+    let until = text::time(until);
+    let (kind, title, told) = match &health.pause {
+        Some(_) => {
+            let told = html! { "Until it is resumed, or " (until) "." };
+            (Kind::Mute, "It is paused: what is due waits", told)
         }
-    }
+        None => {
+            let told = html! { "Until " (until) "; then one delivery probes." };
+            (Kind::Warn, "The endpoint waits: what is due is not attempted yet", told)
+        }
+    };
+    kit::note(kind, title, told, "")
 }
 
 fn status(delivery: &Delivery) -> Markup {
@@ -126,13 +117,7 @@ fn status(delivery: &Delivery) -> Markup {
     kit::pill(kind, &delivery.status.to_string())
 }
 
-/// What the page of a delivery shows beside it. What can't be read is told, and nothing else is lost.
-struct Beside {
-    health: anyhow::Result<Health>,
-    subscription: anyhow::Result<EventSubscription>,
-    others: anyhow::Result<Page<Delivery>>,
-}
-
+/// Shows a delivery. What can't be read beside it is told, and nothing else is lost.
 pub(super) async fn show(
     State(app): State<App>,
     Path((topic, name, id)): Path<(String, String, String)>,
@@ -147,7 +132,6 @@ pub(super) async fn show(
     );
     let (shown, now) = (shown?, now?);
     let subscription = subscription.map(|read| read.document);
-    let beside = Beside { health, subscription, others };
     let list = subscription_url(&topic, &name, "/deliveries");
     let url = format!("{list}/{}", urls::part(&id));
     let legend =
@@ -155,23 +139,23 @@ pub(super) async fn show(
     let body = html! {
         (kit::done(look.done.as_deref()))
         (live_part("delivery", &html! {
-            (tiles(&shown, &beside))
+            (tiles(&shown, subscription.as_ref().ok(), now))
             div.g.g21 {
                 div {
-                (kit::flush("Attempts", &chart::legend(&legend), &html! {
-                    (waterfall(&shown, now))
-                    @if shown.attempts.is_empty() {
-                        p.in { "Not attempted so far: its endpoint gets nothing at present." }
-                    }
-                }))
+                    (kit::flush("Attempts", chart::legend(&legend), html! {
+                        (waterfall(&shown, now))
+                        @if shown.attempts.is_empty() {
+                            p.in { "Not attempted so far: its endpoint gets nothing at present." }
+                        }
+                    }))
                 }
                 div {
-                    (kit::card("This delivery", &html! {}, &facts(&shown, &topic, &name)))
-                    @match &beside.health {
+                    (kit::card("This delivery", "", facts(&shown, &topic, &name)))
+                    @match &health {
                         Err(error) => (failure::problem("Its endpoint's health could not be read.", error)),
                         Ok(health) => (health_card(&app, &subscription_url(&topic, &name, ""), health)),
                     }
-                    (also_waiting(&list, &beside.others, &shown.delivery))
+                    (also_waiting(&list, &others, &shown.delivery))
                 }
             }
         }))
@@ -180,7 +164,7 @@ pub(super) async fn show(
         format!("delivery show {} --topic {topic} --subscription {name}", output::word(&id));
     let mut above = urls::above(&topic, &name);
     above.push((list, "Failing deliveries".to_owned()));
-    let probes = beside.health.as_ref().is_ok_and(|health| {
+    let probes = health.as_ref().is_ok_and(|health| {
         health.next_probe.is_some_and(|probe| probe.delivery == Some(shown.delivery.id))
     });
     let head = Head {
@@ -204,12 +188,11 @@ pub(super) async fn show(
 pub(super) fn attempt_now(app: &App, url: &str, delivery: &Delivery) -> Markup {
     html! {
         @if delivery.status == DeliveryStatus::Waiting && app.may_change() {
-            form method="post" action={ (url) "/resend" } {
-                (app.token())
+            (app.act(&format!("{url}/resend"), html! {
                 button.pri id={ "resend-" (delivery.id) } title="Whatever its wait and its endpoint's health" {
                     (kit::icon(Icon::Play)) "Attempt now"
                 }
-            }
+            }))
         }
     }
 }
@@ -219,68 +202,46 @@ fn began(delivery: &Delivery) -> Time {
     delivery.redriven_time.unwrap_or(delivery.publish_time)
 }
 
-fn tiles(shown: &DeliveryShown, beside: &Beside) -> Markup {
+/// Returns when the next attempt is due, unless its time-to-live ends before.
+fn due(next: &NextAttempt, now: Timestamp) -> Option<Time> {
+    let due = next.endpoint_waits_until.or(next.paused_until).unwrap_or(next.not_before);
+    Some(due).filter(|due| now.max(due.0) < next.expires.0)
+}
+
+fn tiles(shown: &DeliveryShown, of: Option<&EventSubscription>, now: Timestamp) -> Markup {
     let DeliveryShown { delivery, attempts, next } = shown;
-    let retry = beside
-        .subscription
-        .as_ref()
-        .ok()
-        .and_then(|one| one.properties.settings.retry_policy.as_ref());
+    let settings = of.map(|of| &of.properties.settings);
+    let retry = settings.and_then(|settings| settings.retry_policy.as_ref());
     let most = retry.and_then(|policy| policy.max_delivery_attempts.or(policy.max_delivery_count));
-    let keeps = beside
-        .subscription
-        .as_ref()
-        .map(|one| one.properties.settings.dead_letter_destination.is_some());
-    let due = next
-        .as_ref()
-        .map(|next| next.endpoint_waits_until.or(next.paused_until).unwrap_or(next.not_before));
-    let made = u64::from(delivery.delivery_attempts);
-    let last = attempts.last();
+    let most = most.map_or(String::new(), |most| format!("of {most}"));
+    let made = kit::unit(number(delivery.delivery_attempts.into()), most);
+    let end = match settings {
+        Some(settings) if settings.dead_letter_destination.is_some() => "as a dead letter",
+        Some(_) => "lost: no dead letters are kept",
+        None => "",
+    };
+    let ends = next.as_ref().map(|next| ("Ends", next.expires));
+    let ends = ends.or(delivery.ended_at.map(|at| ("Ended", at)));
     html! {
         div.g.gt {
-            @if let (Some(next), Some(due)) = (next, due) {
-                @let is_over = due >= next.expires;
-                (kit::tile(&Tile {
-                    label: "Next attempt",
-                    value: if is_over { "none".to_owned() } else { String::new() },
-                    at: (!is_over).then(|| text::time(due)),
-                    note: Some(html! {
-                        @if is_over { "its time-to-live ends before" }
-                        @else { (not_before(due, next)) }
-                    }),
-                    ..Tile::default()
-                }))
+            @if let Some(next) = next {
+                @let due = due(next, now);
+                @let at = due.map_or(html! { "none" }, text::time);
+                (kit::tile(None, "Next attempt", at, comes(due, next), ""))
             }
-            (kit::tile(&Tile {
-                label: "Attempts",
-                value: number(made),
-                unit: &most.map_or(String::new(), |most| format!("of {most}")),
-                note: delivery.last_delivery_attempt_time.map(|at| html! { "the last " (text::time(at)) }),
-                ..Tile::default()
-            }))
+            @let last = delivery.last_delivery_attempt_time.map(text::time);
+            (kit::tile(None, "Attempts", made, html! { @if let Some(last) = last { "the last " (last) } }, ""))
             @if let Some(outcome) = &delivery.last_delivery_outcome {
                 @let words = text::words(outcome);
-                (kit::tile(&Tile {
-                    label: "Last answer",
-                    value: delivery.last_http_status_code.map_or_else(|| words.clone(), |status| status.to_string()),
-                    note: Some(html! {
-                        @if delivery.last_http_status_code.is_some() { (words) }
-                        @if let Some(last) = last { " after " (text::millis(last.duration_in_ms)) }
-                    }),
-                    ..Tile::default()
-                }))
+                @let status = delivery.last_http_status_code.map(|status| status.to_string());
+                @let took = attempts.last().map(|last| Duration::from_millis(last.duration_in_ms));
+                (kit::tile(None, "Last answer", status.as_ref().unwrap_or(&words), html! {
+                    @if status.is_some() { (words) }
+                    @if let Some(took) = took { " after " (chart::duration(took)) }
+                }, ""))
             }
-            @if let Some(expires) = next.as_ref().map(|next| next.expires).or(delivery.ended_at) {
-                (kit::tile(&Tile {
-                    label: if next.is_some() { "Ends" } else { "Ended" },
-                    at: Some(text::time(expires)),
-                    note: keeps.ok().map(|keeps| html! {
-                        @if keeps { "as a dead letter" } @else { "lost: no dead letters are kept" }
-                    }),
-                    ..Tile::default()
-                }))
-            }
-            (kit::tile(&Tile { label: "Events", value: number(delivery.events.into()), ..Tile::default() }))
+            @if let Some((label, at)) = ends { (kit::tile(None, label, text::time(at), end, "")) }
+            (kit::tile(None, "Events", number(delivery.events.into()), "", ""))
         }
     }
 }
@@ -297,8 +258,13 @@ fn because(reason: AttemptReason) -> &'static str {
     }
 }
 
-fn not_before(due: Time, next: &NextAttempt) -> Markup {
-    html! { "not before " (text::clock(due)) @if let Some(why) = next.because { ": " (because(why)) } }
+/// Says when the next attempt is made, and why then.
+fn comes(due: Option<Time>, next: &NextAttempt) -> Markup {
+    html! {
+        @if let Some(due) = due {
+            "not before " (text::clock(due)) @if let Some(why) = next.because { ": " (because(why)) }
+        } @else { "its time-to-live ends before" }
+    }
 }
 
 /// Places its attempts, the next one and the end of its time on an axis that begins at the publish.
@@ -320,40 +286,30 @@ fn waterfall(shown: &DeliveryShown, now: Timestamp) -> Markup {
     };
     let attempts: Vec<_> = shown.attempts.iter().map(attempt).collect();
     let coming = shown.next.as_ref().map(|next| {
-        let due = next
-            .endpoint_waits_until
-            .or(next.paused_until)
-            .unwrap_or(next.not_before)
-            .max(now.into());
-        let is_over = due >= next.expires;
+        let due = due(next, now);
         Coming {
             number: next.attempt,
-            status: kit::pill(Kind::Off, if is_over { "none" } else { "next" }),
-            at: (!is_over).then(|| since(due)),
-            ends: Some(since(next.expires)),
+            status: kit::pill(Kind::Off, if due.is_some() { "next" } else { "none" }),
+            at: due.map(|due| since(due.max(now.into()))),
+            ends: since(next.expires),
             told: html! {
-                @if is_over { "its time-to-live ends before, " (text::time(next.expires)) }
-                @else {
-                    (not_before(due, next)) " · its time-to-live ends " (text::time(next.expires))
-                }
+                (comes(due, next)) @if due.is_some() { " · its time-to-live ends " } @else { ", " }
+                (text::time(next.expires))
             },
         }
     });
-    let present = Some(now.since(began.0).as_secs_f64());
-    chart::waterfall(&Waterfall { attempts: &attempts, next: coming, longest: 0.0, now: present })
+    chart::waterfall(&attempts, coming.as_ref(), now.since(began.0).as_secs_f64())
 }
 
 fn facts(DeliveryShown { delivery, .. }: &DeliveryShown, topic: &str, name: &str) -> Markup {
     let time = |at: Option<Time>| at.map(text::time).unwrap_or_default();
     let reason = delivery.reason.as_deref().unwrap_or_default();
+    let url = subscription_url(topic, name, "");
     kit::kv(&[
         ("Status", html! { (delivery.status) }),
         ("Reason", text::soft(reason)),
         ("Topic", html! { a href=(urls::topic_url(topic)) { (text::soft(topic)) } }),
-        (
-            "Event subscription",
-            html! { a href=(subscription_url(topic, name, "")) { (text::soft(name)) } },
-        ),
+        ("Event subscription", html! { a href=(url) { (text::soft(name)) } }),
         ("Published", time(Some(delivery.publish_time))),
         ("Sent by a redrive", time(delivery.redriven_time)),
         ("Ended", time(delivery.ended_at)),
@@ -364,10 +320,8 @@ fn facts(DeliveryShown { delivery, .. }: &DeliveryShown, topic: &str, name: &str
 fn health_card(app: &App, url: &str, health: &Health) -> Markup {
     let fixed = html! {
         @if health.until.is_some() && app.may_change() {
-            form method="post" action={ (url) "/reset" } {
-                (app.token())
-                button id="fixed" { (kit::icon(Icon::Check)) "Mark as fixed" }
-            }
+            @let button = html! { button id="fixed" { (kit::icon(Icon::Check)) "Mark as fixed" } };
+            (app.act(&format!("{url}/reset"), button))
         }
     };
     let rows = [
@@ -377,7 +331,7 @@ fn health_card(app: &App, url: &str, health: &Health) -> Markup {
         ("New events", standing::effect(health)),
         ("Failures in a row", html! { (number(health.failures_in_row.into())) }),
     ];
-    kit::card("Endpoint health", &fixed, &kit::kv(&rows))
+    kit::card("Endpoint health", fixed, kit::kv(&rows))
 }
 
 fn also_waiting(list: &str, others: &anyhow::Result<Page<Delivery>>, shown: &Delivery) -> Markup {
@@ -390,8 +344,7 @@ fn also_waiting(list: &str, others: &anyhow::Result<Page<Delivery>>, shown: &Del
     };
     let rows: Vec<_> = others.take(OTHERS).map(row).collect();
     let head = [("Delivery", "gr"), ("Published", "nw"), ("Attempts", "n")];
-    let all = html! { a.sm href=(list) { "List" } };
-    html! { @if !rows.is_empty() { (kit::flush("Also waiting", &all, &kit::table("Also waiting", &head, &rows))) } }
+    kit::listed("Also waiting", html! { a.sm href=(list) { "List" } }, &head, &rows)
 }
 
 pub(super) async fn resend(
@@ -420,22 +373,19 @@ mod tests {
 
     #[test]
     fn the_picture_has_attempts_what_comes_and_the_end() {
-        let (soon, expires) = ("2026-01-01T00:00:11Z", "2026-01-01T01:00:00Z");
+        let expires = "2026-01-01T01:00:00Z";
+        let next = json!({"attempt": 2, "notBefore": "2026-01-01T00:00:11Z", "expires": expires});
+        let (mut pauses, mut ends) = (next.clone(), next);
+        pauses["because"] = json!("Pause");
+        ends["endpointWaitsUntil"] = json!(expires);
         // What comes, what is told of it.
         for (next, parts) in [
-            (
-                json!({"attempt": 2, "notBefore": soon, "expires": expires, "because": "Pause"}),
-                ["not before <time", "it is paused · its time-to-live ends"],
-            ),
-            (
-                json!({"attempt": 2, "notBefore": soon, "expires": expires, "endpointWaitsUntil": expires}),
-                ["its time-to-live ends before, <time", ">none<"],
-            ),
+            (pauses, ["not before <time", "it is paused · its time-to-live ends"]),
+            (ends, ["its time-to-live ends before, <time", ">none<"]),
         ] {
             let drawn = waterfall(&shown(&next), Timestamp::from_millis(0)).into_string();
-            for part in
-                parts.into_iter().chain(["after 1 s · then waits: its schedule", "&lt;b&gt;"])
-            {
+            let attempt = ["after 1 s · then waits: its schedule", "&lt;b&gt;"];
+            for part in parts.into_iter().chain(attempt) {
                 assert!(drawn.contains(part), "{part} is not in {drawn}");
             }
         }

@@ -10,7 +10,8 @@ use super::App;
 use super::failure::Answer;
 use super::form::{Nothing, agreed};
 use super::page;
-use super::topics::{self, TopicQuery};
+use super::topics;
+use super::traffic::SinceQuery;
 use gridpost_ops::{failure::Misuse, target::replace_key};
 
 pub(super) async fn reveal(
@@ -19,7 +20,7 @@ pub(super) async fn reveal(
     Form(Nothing {}): Form<Nothing>,
 ) -> Answer {
     let keys = app.api.keys(&topic).await?;
-    topics::of_topic(&app, &topic, TopicQuery::default(), Some(&keys)).await
+    topics::of_topic(&app, &topic, SinceQuery::default(), Some(&keys)).await
 }
 
 #[derive(Deserialize)]
@@ -41,7 +42,7 @@ pub(super) async fn rotate(
         _ => return Err(Misuse("There are two keys: key1 and key2.".to_owned()).into()),
     };
     let keys = replace_key(&app.api, &app.settings.target, &name, key).await?;
-    let page = topics::of_topic(&app, &name, TopicQuery::default(), Some(&keys)).await;
+    let page = topics::of_topic(&app, &name, SinceQuery::default(), Some(&keys)).await;
     let shown = [("key1", Some(keys.key1.expose())), ("key2", Some(keys.key2.expose()))];
     Ok(page.unwrap_or_else(|_| alone("The key is replaced", &shown)))
 }

@@ -1,8 +1,8 @@
 //! The components of pages, each told once: from plain data to HTML.
 
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 
-use super::chart::Kind;
+use super::chart::{Kind, dot};
 use super::text::{self, visible};
 use super::urls::with_query;
 
@@ -22,7 +22,6 @@ pub(super) enum Icon {
     Copy,
     Alert,
     Check,
-    Stop,
     Pause,
     Play,
     Send,
@@ -52,9 +51,6 @@ impl Icon {
             Self::Copy => "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
             Self::Alert => "M8 1.8 15 14H1zM8 6.5v3.2M8 11.9v.01",
             Self::Check => "M3 8.5 6.5 12 13 4.5",
-            Self::Stop => {
-                "M8 14.5a6.5 6.5 0 1 0 0-13 6.5 6.5 0 0 0 0 13zM5.5 5.5l5 5M10.5 5.5l-5 5"
-            }
             Self::Pause => "M5.5 3v10M10.5 3v10",
             Self::Play => "M4.5 2.5v11l8.5-5.5z",
             Self::Send => "M14 2 2 7l4.5 2.5L9 14z M6.5 9.5 14 2",
@@ -70,22 +66,9 @@ pub(super) fn icon(icon: Icon) -> Markup {
 /// Returns the class of a background with a text on it.
 fn class(kind: Kind) -> &'static str {
     match kind {
-        Kind::Ok => "ok",
-        Kind::Warn => "warn",
-        Kind::Bad => "bad",
-        Kind::Dead => "dead",
         Kind::Acc => "info",
-        Kind::Mute | Kind::Off | Kind::Sunk => "",
-    }
-}
-
-/// Returns the class of a number that says more than others.
-fn tone(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Warn => "t-warn",
-        Kind::Bad => "t-bad",
-        Kind::Dead => "t-dead",
-        _ => "",
+        Kind::Mute | Kind::Off => "",
+        _ => kind.name(),
     }
 }
 
@@ -121,11 +104,7 @@ pub(super) fn answer(outcome: Option<&str>, status: Option<u16>) -> Markup {
         (_, Some(400 | 401 | 403 | 404 | 410 | 413)) => Kind::Bad,
         _ => Kind::Warn,
     };
-    let word = match status {
-        Some(status) => status.to_string(),
-        None => text::words(outcome),
-    };
-    html! { span title=(outcome) { (pill(kind, &word)) } }
+    html! { span title=(outcome) { (pill(kind, &text::met(outcome, status))) } }
 }
 
 /// Lists names and values that say something; a name that is long breaks at its humps.
@@ -136,77 +115,80 @@ pub(super) fn kv(rows: &[(&str, Markup)]) -> Markup {
 
 /// Lists names and texts; a text that is a time is shown as one.
 pub(super) fn facts(rows: &[[String; 2]]) -> Markup {
-    let row = |[name, value]: &'_ [String; 2]| (name.clone(), text::time_or_text(value));
-    let rows: Vec<_> = rows.iter().map(row).collect();
-    kv(&rows.iter().map(|(name, value)| (name.as_str(), value.clone())).collect::<Vec<_>>())
+    let rows = rows.iter().map(|[name, value]| (name.as_str(), text::time_or_text(value)));
+    kv(&rows.collect::<Vec<_>>())
 }
 
-/// A box with a head.
-pub(super) fn card(title: &str, beside: &Markup, body: &Markup) -> Markup {
-    html! { section.card { (card_head(title, beside)) div.in { (body) } } }
+/// A box with a head: a title, and what is beside it.
+pub(super) fn card(title: &str, beside: impl Render, body: impl Render) -> Markup {
+    flush(title, beside, html! { div.in { (body) } })
 }
 
 /// A box that a table, or an empty state, fills to its edges.
-pub(super) fn flush(title: &str, beside: &Markup, body: &Markup) -> Markup {
-    html! { section.card { (card_head(title, beside)) (body) } }
-}
-
-fn card_head(title: &str, beside: &Markup) -> Markup {
+pub(super) fn flush(title: &str, beside: impl Render, body: impl Render) -> Markup {
+    let beside = beside.render();
     html! {
-        @if !title.is_empty() {
-            header { h2 { (title) } @if !beside.0.is_empty() { div.row { (beside) } } }
-        }
-    }
-}
-
-/// A number with its name, what it says more, and its last hours.
-#[derive(Default)]
-pub(super) struct Tile<'a> {
-    pub(super) label: &'a str,
-    pub(super) value: String,
-    /// In place of the value: a time.
-    pub(super) at: Option<Markup>,
-    pub(super) unit: &'a str,
-    pub(super) note: Option<Markup>,
-    pub(super) spark: Option<Markup>,
-    /// The colour of its dot and number.
-    pub(super) kind: Option<Kind>,
-    pub(super) href: Option<String>,
-}
-
-/// A colour beside its name.
-pub(super) fn dot(kind: Kind) -> Markup {
-    html! {
-        svg class={ "dot " (kind.fill()) } viewBox="0 0 9 9" aria-hidden="true" {
-            rect width="9" height="9" rx="2" {}
-        }
-    }
-}
-
-pub(super) fn tile(tile: &Tile<'_>) -> Markup {
-    let Tile { label, value, at, unit, note, spark, kind, href } = tile;
-    let tone = kind.map_or("", tone);
-    let inner = html! {
-        span.l {
-            @if let Some(kind) = kind {
-                (dot(*kind))
+        section.card {
+            @if !title.is_empty() {
+                header { h2 { (title) } @if !beside.0.is_empty() { div.row { (beside) } } }
             }
-            (label)
-        }
-        span class={ "big " (tone) } { (value) @if let Some(at) = at { (at) } @if !unit.is_empty() { " " small { (unit) } } }
-        span.sm.m { @if let Some(note) = note { (note) } }
-        @if let Some(spark) = spark { (spark) }
-    };
-    html! {
-        @match href {
-            Some(url) => a.card.tile href=(url) { (inner) },
-            None => div.card.tile { (inner) },
+            (body)
         }
     }
+}
+
+/// A picture in a box, with its table below.
+pub(super) fn figure(
+    title: &str,
+    beside: impl Render,
+    body: impl Render,
+    foot: impl Render,
+) -> Markup {
+    flush(title, beside, html! { div.in { (body) } footer { (foot) } })
+}
+
+/// A number with its name, what it says more, and its last hours. A kind is the colour of its dot and number.
+pub(super) fn tile(
+    kind: impl Into<Option<Kind>>,
+    label: &str,
+    value: impl Render,
+    note: impl Render,
+    spark: impl Render,
+) -> Markup {
+    tile_to("", kind, label, value, note, spark)
+}
+
+/// The same as a link, if there is a URL.
+pub(super) fn tile_to(
+    url: &str,
+    kind: impl Into<Option<Kind>>,
+    label: &str,
+    value: impl Render,
+    note: impl Render,
+    spark: impl Render,
+) -> Markup {
+    let kind = kind.into();
+    let tone = match kind {
+        Some(kind @ (Kind::Warn | Kind::Bad | Kind::Dead)) => format!("t-{}", kind.name()),
+        _ => String::new(),
+    };
+    let inner = html! {
+        span.l { @if let Some(kind) = kind { (dot(kind)) } (label) }
+        span class={ "big " (tone) } { (value) }
+        span.sm.m { (note) }
+        (spark)
+    };
+    html! { @if url.is_empty() { div.card.tile { (inner) } } @else { a.card.tile href=(url) { (inner) } } }
+}
+
+/// A number with its unit.
+pub(super) fn unit(value: impl Render, unit: impl Render) -> Markup {
+    let unit = unit.render();
+    html! { (value) @if !unit.0.is_empty() { " " small { (unit) } } }
 }
 
 /// A sentence that says how things are, with what to do.
-pub(super) fn note(kind: Kind, title: &str, text: &Markup, actions: &Markup) -> Markup {
+pub(super) fn note(kind: Kind, title: &str, text: impl Render, actions: impl Render) -> Markup {
     let (icon, role) = match kind {
         Kind::Bad => (Icon::Alert, "alert"),
         Kind::Warn => (Icon::Alert, "status"),
@@ -217,17 +199,22 @@ pub(super) fn note(kind: Kind, title: &str, text: &Markup, actions: &Markup) -> 
         div class={ "note " (class(kind)) } role=(role) {
             (self::icon(icon))
             div { h2 { (title) } div.m2 { (text) } }
-            @if !actions.0.is_empty() { div.acts { (actions) } }
+            (acts(actions))
         }
     }
+}
+
+fn acts(actions: impl Render) -> Markup {
+    let actions = actions.render();
+    html! { @if !actions.0.is_empty() { div.acts { (actions) } } }
 }
 
 /// Says what is not there, why, and what to do; with the command that does it, unless that is empty.
 pub(super) fn nothing(
     icon: Icon,
     title: &str,
-    text: &Markup,
-    actions: &Markup,
+    text: impl Render,
+    actions: impl Render,
     command: &str,
 ) -> Markup {
     html! {
@@ -235,7 +222,7 @@ pub(super) fn nothing(
             (self::icon(icon))
             h2 { (title) }
             div { (text) }
-            @if !actions.0.is_empty() { div.acts { (actions) } }
+            (acts(actions))
             @if !command.is_empty() { p { code { "gridpost " (command) } } }
         }
     }
@@ -243,7 +230,7 @@ pub(super) fn nothing(
 
 /// Says in one sentence what is not there.
 pub(super) fn empty(what: &str, command: &str) -> Markup {
-    nothing(Icon::Check, what, &html! {}, &html! {}, command)
+    nothing(Icon::Check, what, "", "", command)
 }
 
 /// A link that looks like a button.
@@ -295,7 +282,7 @@ fn id_of(kind: &str, label: &str) -> String {
 }
 
 /// A column: its head, and classes: `n` for numbers, `gr` for the one that takes what is left.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) struct Column<'a>(&'a str, &'a str);
 
 impl<'a> From<&'a str> for Column<'a> {
@@ -322,21 +309,36 @@ pub(super) fn table<'a>(
         div.scroll id=(id_of("table", label)) role="region" aria-labelledby=(caption) tabindex="0" {
             table.st {
                 caption id=(caption) { (visible(label)) }
-                thead {
-                    tr {
-                        @for Column(name, class) in head.iter().map(|one| (*one).into()) {
-                            th scope="col" class=[(!class.is_empty()).then_some(class)] {
-                                @if name.is_empty() { span.vh { "Action" } } @else { (name) }
-                            }
-                        }
+                (heads(head))
+                tbody { @for row in rows { tr { (cells(head, row)) } } }
+            }
+        }
+    }
+}
+
+/// The heads of such a table.
+pub(super) fn heads<'a>(head: &[impl Into<Column<'a>> + Copy]) -> Markup {
+    html! {
+        thead {
+            tr {
+                @for Column(name, class) in head.iter().map(|one| (*one).into()) {
+                    th scope="col" class=[(!class.is_empty()).then_some(class)] {
+                        @if name.is_empty() { span.vh { "Action" } } @else { (name) }
                     }
-                }
-                tbody {
-                    @for row in rows { tr { (cells(head, row)) } }
                 }
             }
         }
     }
+}
+
+/// A table in a box of the same name; nothing without rows.
+pub(super) fn listed<'a>(
+    title: &str,
+    beside: impl Render,
+    head: &[impl Into<Column<'a>> + Copy],
+    rows: &[Vec<Markup>],
+) -> Markup {
+    html! { @if !rows.is_empty() { (flush(title, beside, table(title, head, rows))) } }
 }
 
 /// The cells of a row of such a table.

@@ -16,7 +16,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::App;
-use super::chart::{self, Bars, Flow, Kind, Row, Series, Source};
+use super::chart::{self, Bars, Kind, Row, Series, Source};
 use super::failure::{self, Answer};
 use super::form::given;
 use super::kit;
@@ -92,8 +92,8 @@ fn told(audit: &Audit) -> Markup {
     html! {
         (verdict(audit, &hours, &all))
         @if cells.is_empty() {
-            (kit::flush("", &html! {}, &kit::empty("No event was published in this time that an event subscription wanted.",
-                "publish --topic demo --type Sample.Greeting")))
+            @let none = "No event was published in this time that an event subscription wanted.";
+            (kit::flush("", "", kit::empty(none, "publish --topic demo --type Sample.Greeting")))
         } @else {
             (equation(&all))
             (picture(audit, &keys, &all))
@@ -266,23 +266,21 @@ fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
             (kit::button("/waiting", None, "Open the poison queue"))
         }
     };
-    kit::note(kind, &title, &text, &actions)
+    kit::note(kind, &title, text, actions)
 }
 
 /// Matched + redriven = delivered + waiting + dead-lettered + lost, and the difference.
 fn equation(all: &Sum) -> Markup {
     let attempted = all.account.waiting.min(all.waiting);
-    let waiting = format!(
-        "{} retrying or parked, {} in queues",
-        number(attempted),
-        number(all.waiting - attempted)
-    );
+    let [retrying, queued] = [attempted, all.waiting - attempted].map(number);
+    let waiting = format!("{retrying} retrying or parked, {queued} in queues");
     let difference = match (all.missing, all.ends_too_many) {
         (0, 0) => String::new(),
         (missing, many) => format!("{} missing, {} too many", number(missing), number(many)),
     };
     let [delivered, wait, dead, lost] =
         all.ends().map(|(kind, count, name)| (Some(kind), name, number(count)));
+    let bad = (all.missing > 0).then_some(Kind::Bad);
     let terms = [
         ((None, "Matched", number(all.account.matched)), "+", ""),
         ((None, "Redriven", number(all.account.redriven)), "=", ""),
@@ -290,20 +288,13 @@ fn equation(all: &Sum) -> Markup {
         (wait, "+", if all.waiting > 0 { &waiting } else { "" }),
         (dead, "+", ""),
         (lost, "", ""),
-        (
-            ((all.missing > 0).then_some(Kind::Bad), "Difference", signed(all.difference)),
-            "",
-            &difference,
-        ),
+        ((bad, "Difference", signed(all.difference)), "", &difference),
     ];
     html! {
         section.card { div.row.eq {
             @for ((kind, label, value), sign, note) in terms {
                 div.tile {
-                    span.l {
-                        @if let Some(kind) = kind { (kit::dot(kind)) }
-                        (label)
-                    }
+                    span.l { @if let Some(kind) = kind { (chart::dot(kind)) } (label) }
                     span.big { (value) }
                     @if !note.is_empty() { span.sm.m { (note) } }
                 }
@@ -323,29 +314,25 @@ fn picture(audit: &Audit, keys: &BTreeMap<&SubscriptionKey, Sum>, all: &Sum) -> 
     let mut topics: Vec<_> = topics.into_iter().collect();
     topics.sort_by_key(|(_, matched)| std::cmp::Reverse(*matched));
     let accepted = |name: &str| intakes.get(name).map_or(0, |intake| intake.accepted);
-    let source = |(name, count): &(&str, u64)| Source {
-        name: (*name).to_owned(),
-        told: format!("{} accepted", number(accepted(name))),
-        count: *count,
+    let source = |name: String, accepted: u64, count| Source {
+        name,
+        told: format!("{} accepted", number(accepted)),
+        count,
     };
-    let mut sources: Vec<_> = topics.iter().take(TOPICS_DRAWN).map(source).collect();
-    let of_others = || topics.iter().skip(TOPICS_DRAWN);
-    if topics.len() > TOPICS_DRAWN {
-        sources.push(Source {
-            name: counted(of_others().count() as u64, "other topic", "other topics"),
-            told: format!("{} accepted", number(of_others().map(|(name, _)| accepted(name)).sum())),
-            count: of_others().map(|(_, matched)| matched).sum(),
-        });
+    let (drawn, others) = topics.split_at(topics.len().min(TOPICS_DRAWN));
+    let drawn =
+        drawn.iter().map(|(name, count)| source((*name).to_owned(), accepted(name), *count));
+    let mut sources: Vec<_> = drawn.collect();
+    if !others.is_empty() {
+        let name = counted(others.len() as u64, "other topic", "other topics");
+        let accepted = others.iter().map(|(name, _)| accepted(name)).sum();
+        sources.push(source(name, accepted, others.iter().map(|(_, matched)| matched).sum()));
     }
     let told = "dead letters sent again".to_owned();
     sources.push(Source { name: "Redriven".to_owned(), told, count: all.account.redriven });
     let of_all: u64 = intakes.values().map(|intake| intake.accepted).sum();
     let beside = html! { span.sm.m { (counted(of_all, "event", "events")) " accepted; small ends are drawn larger" } };
-    kit::card(
-        "From publish to end",
-        &beside,
-        &chart::flow(&Flow { sources: &sources, ends: &all.ends() }),
-    )
+    kit::card("From publish to end", beside, chart::flow(&sources, &all.ends()))
 }
 
 fn by_hour(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup {
@@ -354,105 +341,70 @@ fn by_hour(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
     let none = Sum::default();
     let ends: Vec<_> =
         (0..steps).map(|step| hours.get(&hour(step)).unwrap_or(&none).ends()).collect();
-    let series: Vec<_> = all
-        .ends()
-        .into_iter()
-        .enumerate()
-        .map(|(at, (kind, _, name))| Series {
-            name: name.to_owned(),
-            kind,
-            values: ends.iter().map(|ends| ends[at].1).collect(),
-        })
-        .collect();
-    let given = Bars {
-        label: "Events by the hour of their publish",
-        series: &series,
-        begins: audit.since,
-        step: HOUR,
-        mark: None,
-        low: false,
-    };
+    let values = |at: usize| ends.iter().map(|ends| ends[at].1).collect();
+    let series = all.ends().into_iter().enumerate();
+    let series: Vec<_> =
+        series.map(|(at, (kind, _, name))| Series::of(kind, name, values(at))).collect();
+    let bars = Bars::of("Events by the hour of their publish", &series, audit.since, HOUR);
     let legend = all.ends().map(|(kind, count, name)| (kind, name, Some(count)));
     let is_many = hours.len() > HOURS_TOLD;
     let is_balanced = |sum: &Sum| !sum.is_open && sum.missing == 0 && sum.ends_too_many == 0;
     let hours_told: Vec<_> =
         hours.iter().filter(|(_, sum)| !is_many || !is_balanced(sum)).collect();
-    html! {
-        section.card {
-            header { h2 { "By the hour of the publish" } div.row { (chart::legend(&legend)) } }
-            div.in { (chart::bars(&given)) (chart::bars_table(&given)) }
-            footer {
-                ul.key aria-label="The difference of each hour" {
-                    @for (hour, sum) in hours_told { li { (chart::hour(*hour, is_many)) " " (sum.pill()) } }
-                    @if is_many { li { "all other hours " (none.pill()) } }
-                }
-            }
+    let differences = html! {
+        ul.key aria-label="The difference of each hour" {
+            @for (hour, sum) in hours_told { li { (chart::hour(*hour, is_many)) " " (sum.pill()) } }
+            @if is_many { li { "all other hours " (none.pill()) } }
         }
-    }
+    };
+    let body = html! { (bars.picture()) (bars.table()) };
+    kit::figure("By the hour of the publish", chart::legend(&legend), body, differences)
 }
 
 fn by_subscription(keys: &BTreeMap<&SubscriptionKey, Sum>) -> Markup {
-    let count = |count: u64| html! { @if count == 0 { span.m { "0" } } @else { (number(count)) } };
     let row = |(key, sum): (&&SubscriptionKey, &Sum)| {
         let Account { matched, redriven, delivered, latencies, .. } = &sum.account;
         let [_, p95, _] = text::bounds(latencies);
-        vec![
-            html! { a href=(subscription_url(&key.topic, &key.name, "")) { (text::soft(&key.name)) } },
+        let counts = [*matched, *redriven, *delivered, sum.waiting, sum.dead(), sum.lost()];
+        let count = |count| html! { @if count == 0 { span.m { "0" } } @else { (number(count)) } };
+        let url = subscription_url(&key.topic, &key.name, "");
+        let mut cells = vec![
+            html! { a href=(url) { (text::soft(&key.name)) } },
             html! { span.m { (text::soft(&key.topic)) } },
-            count(*matched),
-            count(*redriven),
-            count(*delivered),
-            count(sum.waiting),
-            count(sum.dead()),
-            count(sum.lost()),
+        ];
+        cells.extend(counts.map(count));
+        cells.extend([
             html! { (signed(sum.difference)) },
-            html! { (p95.unwrap_or_else(|| "–".to_owned())) },
+            html! { (p95) },
             chart::mini(&sum.ends()),
-        ]
+        ]);
+        cells
     };
     let rows: Vec<_> = keys.iter().map(row).collect();
-    let head = [
-        ("Event subscription", "nw"),
-        ("Topic", ""),
-        ("Matched", "n"),
-        ("Redriven", "n"),
-        ("Delivered", "n"),
-        ("Waiting", "n"),
-        ("Dead-lettered", "n"),
-        ("Lost", "n"),
-        ("Difference", "n"),
-        ("p95", "n nw"),
-        ("Outcome", "gr"),
-    ];
-    kit::flush(
-        "By event subscription",
-        &html! {},
-        &kit::table("By event subscription", &head, &rows),
-    )
+    html! {
+        @let head = [("Event subscription", "nw"), ("Topic", ""), ("Matched", "n"), ("Redriven", "n"),
+            ("Delivered", "n"), ("Waiting", "n"), ("Dead-lettered", "n"), ("Lost", "n"), ("Difference", "n"),
+            ("p95", "n nw"), ("Outcome", "gr")];
+        (kit::listed("By event subscription", "", &head, &rows))
+    }
 }
 
 fn why_ended(keys: &BTreeMap<&SubscriptionKey, Sum>) -> Markup {
-    let row = |key: &SubscriptionKey, (reason, count): (&String, &u64), kind| {
-        let lost = if kind == Kind::Bad { ", lost" } else { "" };
+    let mut rows: Vec<Row> = Vec::new();
+    for (key, Sum { account, .. }) in keys {
         let url = subscription_url(&key.topic, &key.name, "/dead-letters");
-        let letters = with_query(&url, &[("reason", reason)]);
-        Row {
-            name: format!("{} · {}{lost}", key.name, text::reason(reason)),
-            count: *count,
-            kind,
-            url: (kind == Kind::Dead).then_some(letters),
+        for (reason, count) in &account.dead_lettered {
+            let name = format!("{} · {}", key.name, text::reason(reason));
+            let letters = with_query(&url, &[("reason", reason)]);
+            rows.push((Kind::Dead, name, *count, Some(letters)));
         }
-    };
-    let mut rows: Vec<_> = keys
-        .iter()
-        .flat_map(|(key, sum)| {
-            let dead = sum.account.dead_lettered.iter().map(|one| row(key, one, Kind::Dead));
-            dead.chain(sum.account.dropped.iter().map(|one| row(key, one, Kind::Bad)))
-                .collect::<Vec<_>>()
-        })
-        .collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.count));
-    html! { @if !rows.is_empty() { (kit::card("Why events ended", &html! {}, &chart::breakdown(&rows))) } }
+        for (reason, count) in &account.dropped {
+            let name = format!("{} · {}, lost", key.name, text::reason(reason));
+            rows.push((Kind::Bad, name, *count, None));
+        }
+    }
+    rows.sort_by_key(|(_, _, count, _)| std::cmp::Reverse(*count));
+    html! { @if !rows.is_empty() { (kit::card("Why events ended", "", chart::breakdown(&rows))) } }
 }
 
 fn by_topic(audit: &Audit) -> Markup {
@@ -465,7 +417,7 @@ fn by_topic(audit: &Audit) -> Markup {
     };
     let rows: Vec<_> = audit.topics().into_iter().map(row).collect();
     let head = [("Topic", "gr"), ("Accepted", "n nw"), ("For no event subscription", "n")];
-    html! { @if !rows.is_empty() { (kit::flush("By topic", &html! {}, &kit::table("By topic", &head, &rows))) } }
+    kit::listed("By topic", "", &head, &rows)
 }
 
 #[cfg(test)]
@@ -502,18 +454,13 @@ mod tests {
 
     #[test]
     fn an_hour_says_whether_it_differs() {
-        let sum = |missing, ends_too_many, is_open| Sum {
-            missing,
-            ends_too_many,
-            is_open,
-            ..Sum::default()
-        };
-        for (sum, want) in [
-            (sum(0, 0, false), "pill ok"),
-            (sum(0, 0, true), "open"),
-            (sum(2, 1, true), "pill bad"),
-            (sum(0, 1, false), "−1"),
+        for (missing, ends_too_many, is_open, want) in [
+            (0, 0, false, "pill ok"),
+            (0, 0, true, "open"),
+            (2, 1, true, "pill bad"),
+            (0, 1, false, "−1"),
         ] {
+            let sum = Sum { missing, ends_too_many, is_open, ..Sum::default() };
             let pill = sum.pill().into_string();
             assert!(pill.contains(want), "{pill}");
         }

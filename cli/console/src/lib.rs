@@ -11,7 +11,6 @@
 mod annotated;
 mod assets;
 mod attempts;
-#[allow(dead_code, unused_imports, reason = "the pages come to use them one by one")]
 mod chart;
 mod cost;
 mod create_topic;
@@ -26,7 +25,6 @@ mod filter;
 mod form;
 mod guard;
 mod keys;
-#[allow(dead_code)]
 mod kit;
 mod ledger;
 mod letters;
@@ -46,7 +44,6 @@ mod subscription_form;
 mod tail;
 #[cfg(test)]
 mod tests;
-#[allow(dead_code)]
 mod text;
 mod topics;
 mod traffic;
@@ -183,7 +180,7 @@ fn pages() -> Router<App> {
     Router::new()
         .route("/", get(overview::show))
         .route("/ledger", get(ledger::show))
-        .route("/events", get(event::show).post(event::with_event))
+        .route("/events", get(event::show).post(event::show))
         .route("/dead-letters", get(letters::all))
         .route("/waiting", get(waiting::show))
         .route("/waiting/parked", post(waiting::change_parked))

@@ -1,11 +1,19 @@
 //! The first page: is everything delivered, what fails, since when, why, how much waits, what to do.
 
+use std::collections::BTreeMap;
+
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use futures::{StreamExt, stream};
-use gridpost_api::{health::Health, requests::ParkedInput, subscription::EventSubscription};
-use gridpost_core::journal::{By, Flow};
+use gridpost_api::{
+    client::Page,
+    health::{Health, NamedHealth},
+    requests::ParkedInput,
+    subscription::EventSubscription,
+    waiting::Parked,
+};
+use gridpost_core::journal::By;
 use gridpost_core::ledger::Account;
 use gridpost_core::time::Timestamp;
 use gridpost_ops::{attempt_lines::AttemptLine, lookup::if_there, subscription::show};
@@ -14,13 +22,13 @@ use maud::{Markup, html};
 use super::App;
 use super::chart::{self, Kind};
 use super::failure::{self, Answer};
-use super::kit::{self, Icon, Tile};
+use super::kit::{self, Icon};
 use super::live::AGAIN;
 use super::page::{self, Frame, Head, Tab, live_part};
 use super::standing::{self, Standing};
 use super::text::{self, number, visible};
 use super::topics::names;
-use super::traffic::{self, Scope, Since, SinceQuery, Totals, Traffic, came, sum};
+use super::traffic::{self, Scope, Since, SinceQuery, Traffic, sum};
 use super::urls::{subscription_url, with_query};
 
 /// Event subscriptions whose health is looked at, and topics: a page must not take minutes.
@@ -93,7 +101,7 @@ pub(super) async fn show(
     Query(query): Query<SinceQuery>,
 ) -> Answer<Response> {
     let now = app.settings.target.now().await?;
-    let since = Since::read(query.since.as_deref());
+    let since = query.since();
     let head = Head {
         actions: Some(since.choice("/")),
         live: Some(with_query("/", &[("since", since.value())])),
@@ -121,7 +129,9 @@ async fn body(app: &App, since: Since, now: Timestamp, is_again: bool) -> Markup
     let mut note = |error| seen.unread.push(Unread { what: JOURNAL, whose: String::new(), error });
     let traffic = traffic.map_err(&mut note).ok();
     let totals = totals.map_err(&mut note).unwrap_or_default();
-    add_counts(&mut seen.all, &totals);
+    for One { topic, name, counted, .. } in &mut seen.all {
+        *counted = totals.of(topic, name).map(|flow| flow.account.clone());
+    }
     let is_empty = seen.all.is_empty() && seen.unread.is_empty();
     let worst = attention(&seen.all);
     let keys = worst.iter().take(DETAILED_MAX).map(|one| (one.topic.clone(), one.name.clone()));
@@ -144,7 +154,7 @@ async fn body(app: &App, since: Since, now: Timestamp, is_again: bool) -> Markup
         @if let Some(under_way) = under_way.filter(|_| !is_empty) {
             (live_part("under-way", &html! {
                 div.g.g11 {
-                    (kit::card("Under way", &html! {}, &under_way))
+                    (kit::card("Under way", "", under_way))
                     @if let Some(traffic) = &traffic { (equation(traffic, since)) }
                 }
             }))
@@ -174,37 +184,29 @@ async fn look(app: &App) -> Seen {
         let found = if_there(app.api.healths(&name).await);
         (name, found)
     };
-    let mut left = LOOKED_AT_MAX;
     let mut lists = std::pin::pin!(stream::iter(names).map(of_topic).buffered(AT_ONCE));
     while let Some((topic, found)) = lists.next().await {
-        if left == 0 {
-            seen.is_complete = false;
-            break;
-        }
-        let mut healths = match found {
-            Ok(found) => found.unwrap_or_default(),
+        let left = LOOKED_AT_MAX - seen.all.len();
+        let healths = match found {
+            Ok(found) if left > 0 => found.unwrap_or_default(),
+            Ok(_) => {
+                seen.is_complete = false;
+                break;
+            }
             Err(error) => {
                 note(HEALTHS, topic, error);
                 continue;
             }
         };
         seen.is_complete &= healths.len() <= left;
-        healths.truncate(left);
-        left -= healths.len();
-        seen.all.extend(healths.into_iter().map(|one| One {
+        seen.all.extend(healths.into_iter().take(left).map(|NamedHealth { name, health }| One {
             topic: topic.clone(),
-            name: one.name,
-            health: one.health,
+            name,
+            health,
             counted: None,
         }));
     }
     seen
-}
-
-fn add_counts(all: &mut [One], totals: &Totals) {
-    for one in all {
-        one.counted = totals.of(&one.topic, &one.name).map(|flow| flow.account.clone());
-    }
 }
 
 /// Returns those that are not healthy: those that lose events first; of the same standing, the largest backlog first.
@@ -216,47 +218,34 @@ fn attention(all: &[One]) -> Vec<&One> {
 
 /// Lists each reason once, with the topics that it concerns.
 fn unread(seen: &Seen) -> Markup {
-    let mut groups: Vec<(&Unread, Vec<&str>)> = Vec::new();
+    let mut groups: BTreeMap<_, Vec<&Unread>> = BTreeMap::new();
     for one in &seen.unread {
-        let is_same = |first: &Unread| {
-            first.what == one.what && first.error.to_string() == one.error.to_string()
-        };
-        match groups.iter_mut().find(|(first, _)| is_same(first)) {
-            Some((_, whose)) => whose.push(&one.whose),
-            None => groups.push((one, vec![&one.whose])),
-        }
+        groups.entry((one.what, one.error.to_string())).or_default().push(one);
     }
     if groups.is_empty() {
         return html! {};
     }
     let told = html! {
-        @for (first, whose) in &groups {
+        @for ((what, _), all) in &groups {
+            @let whose: Vec<_> = all.iter().map(|one| one.whose.as_str()).take(WHOSE_TOLD).collect();
             p {
-                code { (first.what) } " was refused"
-                @if !first.whose.is_empty() {
-                    " for " (whose.len()) ": " (whose[..whose.len().min(WHOSE_TOLD)].join(", "))
-                    @if whose.len() > WHOSE_TOLD { ", …" }
-                }
+                code { (what) } " was refused"
+                @if !all[0].whose.is_empty() { " for " (all.len()) ": " (whose.join(", ")) }
+                @if all.len() > whose.len() { ", …" }
                 "."
             }
-            (failure::told(&first.error))
+            (failure::told(&all[0].error))
         }
     };
-    kit::note(Kind::Bad, "Not everything could be read: what is below is not all", &told, &html! {})
+    kit::note(Kind::Bad, "Not everything could be read: what is below is not all", told, "")
 }
 
 /// Says in a sentence whether everything is delivered, with what to look at.
 fn verdict(worst: &[&One], is_whole: bool) -> Markup {
     let Some(first) = worst.first() else {
-        return match is_whole {
-            true => kit::note(
-                Kind::Ok,
-                "Everything is being delivered",
-                &html! { "No endpoint is in trouble." },
-                &html! {},
-            ),
-            false => html! {},
-        };
+        let title = "Everything is being delivered";
+        let told = is_whole.then(|| kit::note(Kind::Ok, title, "No endpoint is in trouble.", ""));
+        return told.unwrap_or_default();
     };
     let kinds: Vec<_> = worst.iter().map(|one| one.standing().kind()).collect();
     let kind = match first.standing().kind() {
@@ -269,7 +258,7 @@ fn verdict(worst: &[&One], is_whole: bool) -> Markup {
         _ => "What is not held back is being delivered",
     };
     let sentence = |one: &One| {
-        let held = one.waiting();
+        let held = text::counted(one.waiting(), "event", "events");
         html! {
             a href=(one.url()) { b { (text::soft(&one.name)) } } " "
             @match one.standing() {
@@ -277,8 +266,8 @@ fn verdict(worst: &[&One], is_whole: bool) -> Markup {
                 Standing::LosesSome => "loses events for good",
                 Standing::NotValidated => "is not validated and gets no events",
                 Standing::Expired => "has expired and gets no events",
-                Standing::Probation | Standing::DelayedDelivery => { "holds " (text::counted(held, "event", "events")) " back" }
-                Standing::Paused => { "is paused and holds " (text::counted(held, "event", "events")) }
+                Standing::Probation | Standing::DelayedDelivery => { "holds " (held) " back" }
+                Standing::Paused => { "is paused and holds " (held) }
                 Standing::RefusesSome => "refuses some events for good",
                 Standing::Recovering => "recovers",
                 Standing::Slow => "answers slowly",
@@ -296,7 +285,7 @@ fn verdict(worst: &[&One], is_whole: bool) -> Markup {
         @if worst.len() > WORST_TOLD { (worst.len() - WORST_TOLD) " more below." }
     };
     let look = html! { a.btn.pri href=(first.url()) { "Open " (visible(&first.name)) } };
-    kit::note(kind, title, &told, &look)
+    kit::note(kind, title, told, look)
 }
 
 /// Returns what waits now, if that is known of all.
@@ -307,23 +296,19 @@ fn waiting(all: &[One]) -> Option<u64> {
 fn tiles(traffic: Option<&Traffic>, seen: &Seen) -> Markup {
     html! {
         div.g.gt {
-            @if let Some(traffic) = traffic { (accepted_tile(traffic)) (traffic::delivered_tile(traffic)) }
+            @if let Some(traffic) = traffic {
+                (traffic::counted_tile("/ledger", None, "Accepted", traffic, |flow| flow.accepted))
+                (traffic::delivered_tile(traffic))
+            }
             (waiting_tile(traffic, seen))
-            @if let Some(traffic) = traffic { (ended_tiles(traffic)) (traffic::latency_tile(traffic)) }
+            @if let Some(traffic) = traffic {
+                (traffic::counted_tile("/dead-letters", Some(Kind::Dead), "Dead-lettered", traffic,
+                    |flow| sum(&flow.account.dead_lettered)))
+                (traffic::counted_tile("/ledger", Some(Kind::Bad), "Lost", traffic, |flow| sum(&flow.account.dropped)))
+                (traffic::latency_tile(traffic))
+            }
         }
     }
-}
-
-fn accepted_tile(traffic: &Traffic) -> Markup {
-    kit::tile(&Tile {
-        label: "Accepted",
-        value: number(traffic.total.accepted),
-        unit: "events",
-        note: traffic.last_hour(|flow| flow.accepted),
-        spark: Some(chart::spark(&traffic.line(|flow| flow.accepted), Kind::Acc)),
-        href: Some("/ledger".to_owned()),
-        ..Tile::default()
-    })
 }
 
 /// What came and has not ended, and how much of it was attempted.
@@ -333,41 +318,18 @@ fn waiting_tile(traffic: Option<&Traffic>, seen: &Seen) -> Markup {
     let is_whole = seen.is_complete && seen.unread.iter().all(|one| one.what == JOURNAL);
     let is_counted =
         is_whole && seen.all.iter().all(|one| one.health.waiting_deliveries.is_complete);
-    kit::tile(&Tile {
-        label: "Waiting",
-        value: match waiting {
-            Some(events) if is_whole => number(events),
-            Some(events) => format!("> {}", number(events)),
-            None => "not known".to_owned(),
-        },
-        note: Some(html! {
-            @if !is_counted { "more than " }
-            (text::counted(failed as u64, "delivery has failed", "deliveries have failed"))
-        }),
-        spark: traffic.map(|traffic| chart::spark(&traffic.waited(waiting), Kind::Warn)),
-        kind: Some(if waiting == Some(0) { Kind::Off } else { Kind::Warn }),
-        href: Some("/waiting".to_owned()),
-        ..Tile::default()
-    })
-}
-
-fn ended_tiles(traffic: &Traffic) -> Markup {
-    let tile = |label, kind, url: &str, count: fn(&Flow) -> u64| {
-        let events = count(&traffic.total);
-        kit::tile(&Tile {
-            label,
-            value: number(events),
-            note: traffic.last_hour(count),
-            spark: Some(chart::spark(&traffic.line(count), kind)),
-            kind: Some(if events > 0 { kind } else { Kind::Off }),
-            href: Some(url.to_owned()),
-            ..Tile::default()
-        })
+    let value = match waiting {
+        Some(events) if is_whole => number(events),
+        Some(events) => format!("> {}", number(events)),
+        None => "not known".to_owned(),
     };
-    html! {
-        (tile("Dead-lettered", Kind::Dead, "/dead-letters", |flow| sum(&flow.account.dead_lettered)))
-        (tile("Lost", Kind::Bad, "/ledger", |flow| sum(&flow.account.dropped)))
-    }
+    let note = html! {
+        @if !is_counted { "more than " }
+        (text::counted(failed as u64, "delivery has failed", "deliveries have failed"))
+    };
+    let spark = traffic.map(|traffic| traffic.waiting_spark(waiting)).unwrap_or_default();
+    let kind = if waiting == Some(0) { Kind::Off } else { Kind::Warn };
+    kit::tile_to("/waiting", kind, "Waiting", value, note, spark)
 }
 
 /// What is read of those at the top besides their healths.
@@ -383,10 +345,9 @@ async fn detail(app: &App, topic: &str, name: &str, since: Since, now: Timestamp
     let is_free = app.settings.target.is_dev();
     let traffic = async { if is_free { app.traffic(scope, since, now).await.ok() } else { None } };
     let last = async {
-        let newest =
-            if is_free { app.newest((topic, name), true, 1, now).await.ok() } else { None };
-        let newest = newest?.attempts.iter().flatten().next().cloned();
-        newest.map(AttemptLine)
+        let newest = app.newest((topic, name), true, 1, now);
+        let newest = if is_free { newest.await.ok() } else { None };
+        newest?.attempts.iter().flatten().next().cloned().map(AttemptLine)
     };
     let (subscription, traffic, last) =
         tokio::join!(app.api.subscription(topic, name), traffic, last);
@@ -394,29 +355,16 @@ async fn detail(app: &App, topic: &str, name: &str, since: Since, now: Timestamp
 }
 
 fn needs_attention(worst: &[&One], details: &[Detail], of: usize, since: Since) -> Markup {
-    let range = since.name();
-    let head = [
-        ("Event subscription", ""),
-        ("State", ""),
-        ("Why", "gr"),
-        ("New events", "nw"),
-        ("Waiting", "n"),
-        ("Dead letters", "n"),
-        (range, "hide"),
-    ];
     let row = |(at, one): (usize, &&One)| attention_row(one, details.get(at));
     let rows: Vec<_> = worst.iter().take(ATTENTION_MAX).enumerate().map(row).collect();
     let beside = html! { span.sm.m { (worst.len()) " of " (number(of as u64)) ", those that lose events first" } };
-    kit::flush(
-        "Needs attention",
-        &beside,
-        &html! {
-            (kit::table("Event subscriptions that need attention", &head, &rows))
-            @if worst.len() > ATTENTION_MAX {
-                p.in.m { (worst.len() - ATTENTION_MAX) " more: topics list them." }
-            }
-        },
-    )
+    let body = html! {
+        @let head = [("Event subscription", ""), ("State", ""), ("Why", "gr"), ("New events", "nw"),
+            ("Waiting", "n"), ("Dead letters", "n"), (since.name(), "hide")];
+        (kit::table("Event subscriptions that need attention", &head, &rows))
+        @if worst.len() > ATTENTION_MAX { p.in.m { (worst.len() - ATTENTION_MAX) " more: topics list them." } }
+    };
+    kit::flush("Needs attention", beside, body)
 }
 
 fn attention_row(one: &One, detail: Option<&Detail>) -> Vec<Markup> {
@@ -474,31 +422,18 @@ fn healthy(seen: &Seen) -> Markup {
 fn equation(traffic: &Traffic, since: Since) -> Markup {
     let account = &traffic.total.account;
     let (letters, lost) = (sum(&account.dead_lettered), sum(&account.dropped));
-    let left = came(account)
-        .saturating_sub(account.delivered.saturating_add(letters).saturating_add(lost));
-    let parts = [
-        (Kind::Ok, account.delivered, "delivered"),
-        (Kind::Warn, left, "without an end"),
-        (Kind::Dead, letters, "dead-lettered"),
-        (Kind::Bad, lost, "lost"),
-    ];
     let url = with_query("/ledger", &[("since", since.value())]);
-    kit::card(
-        "The ledger",
-        &html! { a.sm href=(url) { "Open the ledger" } },
-        &html! {
-            p.m2 {
-                "Matched " (number(account.matched)) ", redriven " (number(account.redriven)) "; delivered "
-                (number(account.delivered)) ", dead-lettered " (number(letters)) ", lost " (number(lost)) "."
-            }
-            (chart::mini(&parts))
-        },
-    )
+    let body = html! {
+        p.m2 {
+            "Matched " (number(account.matched)) ", redriven " (number(account.redriven)) "; delivered "
+            (number(account.delivered)) ", dead-lettered " (number(letters)) ", lost " (number(lost)) "."
+        }
+        (traffic::share(account))
+    };
+    kit::card("The ledger", html! { a.sm href=(url) { "Open the ledger" } }, body)
 }
 
-fn parked_told(
-    parked: &anyhow::Result<gridpost_api::client::Page<gridpost_api::waiting::Parked>>,
-) -> Markup {
+fn parked_told(parked: &anyhow::Result<Page<Parked>>) -> Markup {
     match parked {
         Err(error) => failure::told(error),
         Ok(page) if page.items.is_empty() => kit::pill(Kind::Ok, "nothing"),
@@ -517,7 +452,8 @@ fn poison_told(poison: anyhow::Result<u64>) -> Markup {
         Err(error) => failure::told(&error),
         Ok(0) => kit::pill(Kind::Ok, "empty"),
         Ok(count) => {
-            html! { a href="/waiting#poison" { (kit::pill(Kind::Bad, &text::counted(count, "message", "messages"))) } }
+            let told = text::counted(count, "message", "messages");
+            html! { a href="/waiting#poison" { (kit::pill(Kind::Bad, &told)) } }
         }
     }
 }
@@ -533,12 +469,9 @@ fn first_steps(topics: usize) -> Markup {
         ),
     };
     let action = html! { a.btn.pri href=(url) { (kit::icon(Icon::Plus)) (label) } };
-    let told = html! { "A topic takes events, an event subscription sends them to an endpoint. There is no event subscription yet." };
-    kit::flush(
-        "",
-        &html! {},
-        &kit::nothing(Icon::Topic, "Deliver your first event", &told, &action, command),
-    )
+    let told = "A topic takes events, an event subscription sends them to an endpoint. There is no event \
+                subscription yet.";
+    kit::flush("", "", kit::nothing(Icon::Topic, "Deliver your first event", told, action, command))
 }
 
 #[cfg(test)]
@@ -573,6 +506,9 @@ mod tests {
         let worst = attention(&all);
         let names: Vec<_> = worst.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["ends", "loses", "many", "few"]);
+        let unknown = one("aws", &json!({"waitingDeliveries": {"count": 7}}), 0);
+        assert_eq!((unknown.waiting(), waiting(&[unknown])), (7, None));
+        assert_eq!(waiting(&all[1..3]), Some(10));
         let shown = verdict(&worst, true).into_string();
         for part in [
             "Not everything is being delivered",
@@ -587,14 +523,6 @@ mod tests {
         let fine = verdict(&[], true).into_string();
         assert!(fine.contains("Everything is being delivered"), "{fine}");
         assert_eq!(verdict(&[], false).into_string(), "", "not all is known");
-    }
-
-    #[test]
-    fn what_waits_is_what_came_and_has_not_ended_where_all_of_it_is_known() {
-        let unknown = one("aws", &json!({"waitingDeliveries": {"count": 7}}), 0);
-        let all = [one("few", &waits(1), 0), one("many", &waits(9), 0)];
-        assert_eq!((waiting(&all), waiting(&[unknown.clone()])), (Some(10), None));
-        assert_eq!(unknown.waiting(), 7);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, StreamExt};
 use gridpost_core::time::Timestamp;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 
 use super::Shared;
 use super::kit::{self, Icon, icon};
@@ -147,6 +147,11 @@ impl Shared {
                 button.ghost.script type="button" data-open="shortcuts" { kbd { "?" } " keyboard shortcuts" }
             }
         }
+    }
+
+    /// Shows a form that has something done.
+    pub(super) fn act(&self, url: &str, fields: impl Render) -> Markup {
+        html! { form method="post" action=(url) { (self.token()) (fields) } }
     }
 
     pub(super) fn token(&self) -> Markup {

@@ -14,7 +14,7 @@ use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
 use super::App;
-use super::chart::{self, Axis, Kind, Mark, Point};
+use super::chart::{self, Kind, Mark, Point};
 use super::failure::{self, Answer};
 use super::form::given;
 use super::kit;
@@ -297,7 +297,7 @@ fn axis(preview: &Preview, failed: Kind) -> Markup {
         });
     }
     let name = "Attempts by the time since the first one";
-    chart::axis(&Axis { name, points: &points, longest: 0.0, now: None })
+    chart::axis(name, &points)
 }
 
 fn timeline(preview: &Preview) -> Markup {

@@ -30,9 +30,8 @@ pub(super) enum Standing {
 impl Standing {
     /// Judges a health, with what was counted lately.
     pub(super) fn of(health: &Health, counted: Option<&Account>) -> Self {
-        let some = |reasons: fn(&Account) -> &std::collections::BTreeMap<String, u64>| {
-            counted.is_some_and(|account| sum(reasons(account)) > 0)
-        };
+        let none = Account::default();
+        let Account { dropped, dead_lettered, .. } = counted.unwrap_or(&none);
         match (health.new_events, health.state) {
             (NewEvents::Held, _) => Self::Paused,
             (_, EndpointState::NotValidated) => Self::NotValidated,
@@ -40,43 +39,38 @@ impl Standing {
             (NewEvents::Ends, _) => Self::EndsEvents,
             (_, EndpointState::Probation) => Self::Probation,
             (_, EndpointState::DelayedDelivery) => Self::DelayedDelivery,
-            _ if some(|account| &account.dropped) => Self::LosesSome,
+            _ if sum(dropped) > 0 => Self::LosesSome,
             (_, EndpointState::Recovering) => Self::Recovering,
             _ if health.slow.is_some() => Self::Slow,
-            _ if some(|account| &account.dead_lettered) => Self::RefusesSome,
+            _ if sum(dead_lettered) > 0 => Self::RefusesSome,
             _ => Self::Healthy,
         }
     }
 
-    pub(super) fn kind(self) -> Kind {
+    /// Returns its colour and word.
+    fn shown(self) -> (Kind, &'static str) {
         match self {
-            Self::EndsEvents | Self::LosesSome | Self::NotValidated => Kind::Bad,
-            Self::Probation | Self::DelayedDelivery | Self::Slow => Kind::Warn,
-            Self::RefusesSome => Kind::Dead,
-            Self::Paused => Kind::Mute,
-            Self::Expired => Kind::Off,
-            Self::Recovering => Kind::Acc,
-            Self::Healthy => Kind::Ok,
+            Self::EndsEvents => (Kind::Bad, "Probation"),
+            Self::LosesSome => (Kind::Bad, "Loses some"),
+            Self::NotValidated => (Kind::Bad, "Not validated"),
+            Self::Expired => (Kind::Off, "Expired"),
+            Self::Probation => (Kind::Warn, "Probation"),
+            Self::DelayedDelivery => (Kind::Warn, "Delayed delivery"),
+            Self::Paused => (Kind::Mute, "Paused"),
+            Self::RefusesSome => (Kind::Dead, "Refuses some"),
+            Self::Recovering => (Kind::Acc, "Recovering"),
+            Self::Slow => (Kind::Warn, "Slow"),
+            Self::Healthy => (Kind::Ok, "Healthy"),
         }
     }
 
-    fn word(self) -> &'static str {
-        match self {
-            Self::EndsEvents | Self::Probation => "Probation",
-            Self::LosesSome => "Loses some",
-            Self::NotValidated => "Not validated",
-            Self::Expired => "Expired",
-            Self::DelayedDelivery => "Delayed delivery",
-            Self::Paused => "Paused",
-            Self::RefusesSome => "Refuses some",
-            Self::Recovering => "Recovering",
-            Self::Slow => "Slow",
-            Self::Healthy => "Healthy",
-        }
+    pub(super) fn kind(self) -> Kind {
+        self.shown().0
     }
 
     pub(super) fn pill(self) -> Markup {
-        kit::pill(self.kind(), self.word())
+        let (kind, word) = self.shown();
+        kit::pill(kind, word)
     }
 }
 
@@ -148,33 +142,19 @@ mod tests {
         };
         let pause = json!({"since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z",
             "timeToLiveRuns": true});
+        let state = |state: &str, events: &str| json!({"state": state, "newEvents": events});
+        let paused = json!({"state": "Probation", "newEvents": "Held", "pause": pause});
         for (patch, counted, want) in [
             (json!({}), None, Standing::Healthy),
             (json!({}), Some(account(0, 0)), Standing::Healthy),
             (json!({}), Some(account(0, 1)), Standing::RefusesSome),
             (json!({}), Some(account(1, 1)), Standing::LosesSome),
             (json!({"state": "Recovering"}), Some(account(0, 1)), Standing::Recovering),
-            (
-                json!({"state": "Probation", "newEvents": "Waits"}),
-                Some(account(1, 0)),
-                Standing::Probation,
-            ),
-            (json!({"state": "Probation", "newEvents": "Ends"}), None, Standing::EndsEvents),
-            (
-                json!({"state": "DelayedDelivery", "newEvents": "Waits"}),
-                None,
-                Standing::DelayedDelivery,
-            ),
-            (
-                json!({"state": "Probation", "newEvents": "Held", "pause": pause}),
-                None,
-                Standing::Paused,
-            ),
-            (
-                json!({"state": "NotValidated", "newEvents": "NotMatched"}),
-                None,
-                Standing::NotValidated,
-            ),
+            (state("Probation", "Waits"), Some(account(1, 0)), Standing::Probation),
+            (state("Probation", "Ends"), None, Standing::EndsEvents),
+            (state("DelayedDelivery", "Waits"), None, Standing::DelayedDelivery),
+            (paused, None, Standing::Paused),
+            (state("NotValidated", "NotMatched"), None, Standing::NotValidated),
             (json!({"newEvents": "NotMatched"}), None, Standing::Expired),
             (json!({"slow": {"requestsUnderWay": 4}}), None, Standing::Slow),
         ] {
@@ -186,16 +166,12 @@ mod tests {
     #[test]
     fn the_reason_is_told_in_words() {
         let told = |patch: &Value| why(&health(patch), None).into_string();
-        let cause = json!({"cause": {"outcome": "TimedOut"}});
-        assert_eq!(told(&cause), "Timed out");
-        assert_eq!(
-            told(&json!({"cause": {"outcome": "Unauthorized", "httpStatusCode": 401}})),
-            "401 Unauthorized"
-        );
+        let unauthorized = json!({"cause": {"outcome": "Unauthorized", "httpStatusCode": 401}});
+        assert_eq!(told(&json!({"cause": {"outcome": "TimedOut"}})), "Timed out");
+        assert_eq!(told(&unauthorized), "401 Unauthorized");
         let counted = Account { dropped: [("<R>".to_owned(), 1)].into(), ..Account::default() };
         assert_eq!(why(&health(&json!({})), Some(&counted)).into_string(), "&lt;R&gt;");
-        assert!(
-            effect(&health(&json!({"newEvents": "Ends"}))).into_string().contains("ended at once")
-        );
+        let ends = effect(&health(&json!({"newEvents": "Ends"}))).into_string();
+        assert!(ends.contains("ended at once"));
     }
 }

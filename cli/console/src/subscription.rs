@@ -1,12 +1,14 @@
 //! An event subscription: how its endpoint is, what becomes of its events, and what can be done about it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::Redirect;
 use gridpost_api::{
     health::{Health, NewEvents},
+    journal::JournalQuery,
     subscription::{EventSubscription, RotateInput, SigningSecrets},
 };
 use gridpost_core::ledger::{Account, Latencies};
@@ -20,14 +22,14 @@ use gridpost_ops::{
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::chart::{self, Bars, Heat, Kind, Row};
+use super::chart::{self, Heat, Kind};
 use super::failure::{self, Answer};
-use super::form::{Agreed, Look, Nothing};
-use super::kit::{self, Icon, Tile};
+use super::form::{Agreed, Nothing};
+use super::kit::{self, Icon};
 use super::page::{Frame, Head, Names, Tab, live_part};
 use super::standing::{self, Standing};
 use super::text::{self, number, visible};
-use super::traffic::{self, Scope, Since, Traffic, sum};
+use super::traffic::{self, Scope, Since, SinceQuery, Traffic, sum};
 use super::urls::{self, subscription_url, with_query};
 use super::{App, attempts, keys, retry};
 
@@ -36,15 +38,6 @@ const ATTEMPTS_MAX: usize = 20;
 
 /// The most steps that the heat map and the bars have: more would be thinner than a pixel on a phone.
 const STEPS_MAX: usize = 84;
-
-/// What its URL asks for.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct SubscriptionQuery {
-    #[serde(flatten)]
-    look: Look,
-    since: Option<String>,
-    failed: Option<String>,
-}
 
 /// Links to the pages of one event subscription.
 pub(super) fn tabs(topic: &str, name: &str, on: &str) -> Markup {
@@ -72,7 +65,7 @@ pub(super) fn tabs(topic: &str, name: &str, on: &str) -> Markup {
 pub(super) async fn show(
     State(app): State<App>,
     Path((topic, name)): Names,
-    Query(query): Query<SubscriptionQuery>,
+    Query(query): Query<SinceQuery>,
 ) -> Answer {
     of_subscription(&app, &topic, &name, query, None).await
 }
@@ -81,10 +74,10 @@ async fn of_subscription(
     app: &App,
     topic: &str,
     name: &str,
-    query: SubscriptionQuery,
+    query: SinceQuery,
     secrets: Option<&SigningSecrets>,
 ) -> Answer {
-    let since = Since::read(query.since.as_deref());
+    let since = query.since();
     let failed = query.failed.is_some();
     let now = app.settings.target.now().await?;
     let scope = Scope { topic: Some(topic), name: Some(name) };
@@ -101,15 +94,10 @@ async fn of_subscription(
     let traffic = traffic.map(|traffic| traffic.coarser(STEPS_MAX));
     let counted = traffic.as_ref().ok().map(|traffic| &traffic.total.account);
     let pairs = [("since", since.value()), ("failed", if failed { "yes" } else { "" })];
-    let newest = newest.map(|answer| {
-        let lines = answer.attempts.iter().flatten().take(ATTEMPTS_MAX);
-        let lines = lines.cloned().map(AttemptLine);
-        (lines.collect::<Vec<_>>(), answer.gaps())
-    });
     let body = html! {
         (kit::done(query.look.done.as_deref()))
         @if let Some(awaited) = show::awaited(&document.document) {
-            (kit::note(Kind::Warn, "It has not consented yet", &html! { (visible(&awaited)) }, &html! {}))
+            (kit::note(Kind::Warn, "It has not consented yet", visible(&awaited), ""))
         }
         (live_part("health", &html! {
             @match &health {
@@ -131,11 +119,8 @@ async fn of_subscription(
                 (live_part("to-do", &html! { @if let Ok(health) = &health { (to_do(app, topic, name, health, counted)) } }))
                 (live_part("hours", &html! { @if let Ok(hours) = &hours { (waiting_card(hours)) } }))
                 @if let Ok(of_topic) = &of_topic {
-                    (kit::card(
-                        "Retry schedule",
-                        &html! { a.sm href={ (url) "/retry" } { "Change" } },
-                        &retry::picture(of_topic, &document),
-                    ))
+                    (kit::card("Retry schedule", html! { a.sm href={ (url) "/retry" } { "Change" } },
+                        retry::picture(of_topic, &document)))
                 }
                 (settings_card(app, &url, &document.document, &kit::facts(&show::rows(&document)), secrets))
             }
@@ -155,11 +140,9 @@ async fn of_subscription(
         ..Head::default()
     };
     let above = urls::above_subscription(topic);
-    let [topic, shown] = [word(topic), word(name)];
-    let command = format!(
-        "subscription health --topic {topic} --subscription {shown} --since {}",
-        since.value()
-    );
+    let [topic, shown, since] = [word(topic), word(name), since.value().to_owned()];
+    let command =
+        format!("subscription health --topic {topic} --subscription {shown} --since {since}");
     Ok(app.page_of(&Frame { tab: Tab::Topics, title: name, above, command }, &head, &body))
 }
 
@@ -171,16 +154,11 @@ fn actions(app: &App, url: &str, health: Option<&Health>) -> Markup {
         (kit::button(&format!("{url}/test-event"), Some(Icon::Send), "Send test event"))
         (live_part("acts", &html! {
             @if app.may_change() && is_paused {
-                form method="post" action={ (url) "/resume" } {
-                    (app.token())
-                    button.pri { (kit::icon(Icon::Play)) "Resume" }
-                }
+                (app.act(&format!("{url}/resume"), html! { button.pri { (kit::icon(Icon::Play)) "Resume" } }))
             }
             @if app.may_change() && waits {
-                form method="post" action={ (url) "/reset" } {
-                    (app.token())
-                    button.pri { (kit::icon(Icon::Check)) "Mark as fixed" }
-                }
+                @let button = html! { button.pri { (kit::icon(Icon::Check)) "Mark as fixed" } };
+                (app.act(&format!("{url}/reset"), button))
             }
         }))
         // A popover that is replaced closes.
@@ -190,11 +168,10 @@ fn actions(app: &App, url: &str, health: Option<&Health>) -> Markup {
                 h2 { "Pause this event subscription?" }
                 p.m2 { "Events are matched and held until it is resumed. Meanwhile their time-to-live:" }
                 @for (life, label) in [("stops", "Pause, time-to-live stands still"), ("runs", "Pause, time-to-live runs")] {
-                    form method="post" action={ (url) "/pause" } {
-                        (app.token())
+                    (app.act(&format!("{url}/pause"), html! {
                         input type="hidden" name="life" value=(life);
                         button { (label) }
-                    }
+                    }))
                 }
             }
         }
@@ -220,44 +197,38 @@ fn state_note(health: &Health, counted: Option<&Account>, now: Timestamp) -> Mar
     };
     let (kind, title, told) = match standing {
         Standing::Healthy => return html! {},
-        Standing::LosesSome => (
-            Kind::Bad,
-            "It loses events for good",
-            html! {
+        Standing::LosesSome => {
+            let told = html! {
                 "They end undelivered (" (standing::why(health, counted)) "), and it has no place for dead letters, or that "
                 "could not be written."
-            },
-        ),
-        Standing::RefusesSome => (
-            Kind::Warn,
-            "It refuses some events for good",
-            html! {
-                "They are kept as dead letters: " (standing::why(health, counted)) "."
-            },
-        ),
-        Standing::EndsEvents => (
-            Kind::Bad,
-            "New events end at once",
-            html! {
+            };
+            (Kind::Bad, "It loses events for good", told)
+        }
+        Standing::RefusesSome => {
+            let told =
+                html! { "They are kept as dead letters: " (standing::why(health, counted)) "." };
+            (Kind::Warn, "It refuses some events for good", told)
+        }
+        Standing::EndsEvents => {
+            let told = html! {
                 (because) " Until its probation ends each event ends without an attempt: as a dead letter, or lost without "
                 "a dead-letter destination." (probes)
-            },
-        ),
-        Standing::Probation | Standing::DelayedDelivery => (
-            Kind::Warn,
-            "New events are held back",
-            html! {
+            };
+            (Kind::Bad, "New events end at once", told)
+        }
+        Standing::Probation | Standing::DelayedDelivery => {
+            let told = html! {
                 (because) " One delivery probes at a time. Events wait until one succeeds, or their time-to-live ends." (probes)
-            },
-        ),
-        Standing::Paused => (
-            Kind::Mute,
-            "Paused",
-            html! {
+            };
+            (Kind::Warn, "New events are held back", told)
+        }
+        Standing::Paused => {
+            let told = html! {
                 "Events are matched and held: " (standing::why(health, None)) "."
                 @if let Some(pause) = &health.pause { " The pause ends by itself " (text::time(pause.until)) "." }
-            },
-        ),
+            };
+            (Kind::Mute, "Paused", told)
+        }
         Standing::NotValidated => {
             (Kind::Bad, "Its endpoint is not validated", html! { "It gets no events." })
         }
@@ -269,59 +240,45 @@ fn state_note(health: &Health, counted: Option<&Account>, now: Timestamp) -> Mar
             "It recovers",
             html! { "Attempts are let through, twice as many each second." },
         ),
-        Standing::Slow => (
-            Kind::Warn,
-            "Its endpoint is slow",
-            html! {
-                "Deliveries go to a lane of their own, a few at a time: " (standing::why(health, None)) "."
-            },
-        ),
+        Standing::Slow => {
+            let why = standing::why(health, None);
+            let told =
+                html! { "Deliveries go to a lane of their own, a few at a time: " (why) "." };
+            (Kind::Warn, "Its endpoint is slow", told)
+        }
     };
-    kit::note(kind, title, &told, &html! {})
+    kit::note(kind, title, told, "")
 }
 
 fn tiles(url: &str, health: &Health, traffic: Option<&Traffic>, now: Timestamp) -> Markup {
     let waiting = &health.waiting_deliveries;
-    let failed = waiting.count as u64;
+    let waits = health.waiting_events.map_or_else(|| "not known".to_owned(), number);
+    let failed = html! {
+        @if !waiting.is_complete { "more than " }
+        (text::counted(waiting.count as u64, "delivery has failed", "deliveries have failed"))
+    };
+    let kind = if health.waiting_events == Some(0) { Kind::Off } else { Kind::Warn };
+    let spark =
+        traffic.map(|traffic| traffic.waiting_spark(health.waiting_events)).unwrap_or_default();
+    let step =
+        health.delayed_delivery.map(|delayed| format!("delayed delivery, step {}", delayed.step));
     html! {
         div.g.gt {
-            (kit::tile(&Tile {
-                label: "Waiting",
-                value: health.waiting_events.map_or_else(|| "not known".to_owned(), number),
-                note: Some(html! {
-                    @if !waiting.is_complete { "more than " }
-                    (text::counted(failed, "delivery has failed", "deliveries have failed"))
-                }),
-                spark: traffic.map(|traffic| chart::spark(&traffic.waited(health.waiting_events), Kind::Warn)),
-                kind: Some(if health.waiting_events == Some(0) { Kind::Off } else { Kind::Warn }),
-                href: Some(format!("{url}/deliveries")),
-                ..Tile::default()
-            }))
+            (kit::tile_to(&format!("{url}/deliveries"), kind, "Waiting", waits, failed, spark))
             @if let Some(oldest) = waiting.oldest_publish_time {
-                (kit::tile(&Tile {
-                    label: "Oldest retrying",
-                    value: text::ago(oldest.0, now),
-                    note: Some(html! { "published " (text::clock(oldest)) }),
-                    ..Tile::default()
-                }))
+                (kit::tile(None, "Oldest retrying", text::ago(oldest.0, now),
+                    html! { "published " (text::clock(oldest)) }, ""))
             }
-            (kit::tile(&Tile {
-                label: "Failures in a row",
-                value: number(health.failures_in_row.into()),
-                note: Some(html! { "delivery is delayed after 10" }),
-                ..Tile::default()
-            }))
+            @let failures = number(health.failures_in_row.into());
+            (kit::tile(None, "Failures in a row", failures, "delivery is delayed after 10", ""))
             @if let Some(traffic) = traffic {
                 (traffic::delivered_tile(traffic))
                 (ended_tiles(url, &traffic.total.account))
             }
             @if let Some(probe) = health.next_probe {
-                (kit::tile(&Tile {
-                    label: "Next probe",
-                    value: if wait_is_over(health, now) { "now".to_owned() } else { text::until(probe.not_before.0, now) },
-                    note: health.delayed_delivery.map(|delayed| html! { "delayed delivery, step " (delayed.step) }),
-                    ..Tile::default()
-                }))
+                @let due = format!("in {}", text::ago(now, probe.not_before.0));
+                @let due = if wait_is_over(health, now) { "now" } else { &due };
+                (kit::tile(None, "Next probe", due, step.unwrap_or_default(), ""))
             }
         }
     }
@@ -329,77 +286,53 @@ fn tiles(url: &str, health: &Health, traffic: Option<&Traffic>, now: Timestamp) 
 
 /// What ended undelivered: what is lost before what is kept, each with its most frequent reason.
 fn ended_tiles(url: &str, account: &Account) -> Markup {
-    let tile = |label, kind, below: Option<&str>, reasons: &BTreeMap<String, u64>| {
+    let tile = |label, kind, url: &str, reasons: &BTreeMap<String, u64>| {
         let events = sum(reasons);
         let most = reasons.iter().max_by_key(|(_, count)| **count);
-        kit::tile(&Tile {
+        let note = most.map(|(reason, _)| visible(&text::reason(reason))).unwrap_or_default();
+        kit::tile_to(
+            url,
+            if events > 0 { kind } else { Kind::Off },
             label,
-            value: number(events),
-            note: most.map(|(reason, _)| html! { (visible(&text::reason(reason))) }),
-            kind: Some(if events > 0 { kind } else { Kind::Off }),
-            href: below.map(|below| format!("{url}{below}")),
-            ..Tile::default()
-        })
+            number(events),
+            note,
+            "",
+        )
     };
+    let letters = format!("{url}/dead-letters");
     html! {
-        @if sum(&account.dropped) > 0 { (tile("Lost", Kind::Bad, None, &account.dropped)) }
-        (tile("Dead-lettered", Kind::Dead, Some("/dead-letters"), &account.dead_lettered))
+        @if sum(&account.dropped) > 0 { (tile("Lost", Kind::Bad, "", &account.dropped)) }
+        (tile("Dead-lettered", Kind::Dead, &letters, &account.dead_lettered))
     }
 }
 
 fn attempts_card(traffic: &Traffic, health: Option<&Health>, url: &str, since: Since) -> Markup {
     let series = traffic.attempts();
-    let step_ms = traffic.step.as_millis() as f64;
-    let mark = health
+    let mut bars = traffic.bars("Delivered events and failed attempts", &series);
+    let steps = |ms: i64| ms as f64 / traffic.step.as_millis() as f64;
+    bars.mark = health
         .and_then(|health| health.since)
-        .map(|at| (at.0.as_millis() - traffic.begins.as_millis()) as f64 / step_ms);
-    let bars = Bars {
-        label: "Delivered events and failed attempts",
-        series: &series,
-        begins: traffic.begins,
-        step: traffic.step,
-        mark,
-        low: false,
-    };
-    let key: Vec<_> = series.iter().map(|one| (one.kind, one.name.as_str(), None)).collect();
-    html! {
-        section.card {
-            header { h2 { "Attempts" } (since.choice(url)) }
-            div.in {
-                (chart::legend(&key))
-                (chart::bars(&bars))
-                @for gap in &traffic.gaps { p.sm.m { (visible(gap)) } }
-            }
-            footer { (chart::bars_table(&bars)) }
-        }
-    }
+        .map(|at| steps(at.0.as_millis() - traffic.begins.as_millis()));
+    let body = html! { (bars.legend()) (bars.picture()) (traffic.gaps()) };
+    kit::figure("Attempts", since.choice(url), body, bars.table())
 }
 
 fn latency_card(traffic: &Traffic) -> Markup {
-    let columns: Vec<Latencies> =
-        traffic.steps.iter().map(|flow| flow.account.latencies.clone()).collect();
-    let heat = Heat {
-        label: "Time from publish to delivery",
-        columns: &columns,
-        begins: traffic.begins,
-        step: traffic.step,
-        percent: 95,
-    };
     let whole = &traffic.total.account.latencies;
     if whole.events() == 0 {
         return html! {};
     }
-    html! {
-        section.card {
-            header { h2 { "Publish to delivery" } span.sm.m { "darker: more events · line: p95" } }
-            div.in { (chart::strip(whole)) (chart::heat(&heat)) }
-            footer { (chart::heat_table(&heat)) }
-        }
-    }
+    let columns: Vec<Latencies> =
+        traffic.steps.iter().map(|flow| flow.account.latencies.clone()).collect();
+    let (label, begins, step) = ("Time from publish to delivery", traffic.begins, traffic.step);
+    let heat = Heat { label, columns: &columns, begins, step };
+    let beside = html! { span.sm.m { "darker: more events · line: p95" } };
+    let body = html! { (chart::strip(whole)) (heat.picture()) };
+    kit::figure("Publish to delivery", beside, body, heat.table())
 }
 
 fn newest_card(
-    newest: &anyhow::Result<(Vec<AttemptLine>, Vec<String>)>,
+    newest: &anyhow::Result<Arc<JournalQuery>>,
     url: &str,
     since: Since,
     failed: bool,
@@ -411,29 +344,15 @@ fn newest_card(
         Err(error) => {
             html! { div.in { (failure::problem("The attempts could not be read.", error)) } }
         }
-        Ok((lines, gaps)) => html! {
-            @if lines.is_empty() {
-                (kit::nothing(Icon::Tail, "No attempt in the last 24 hours", &html! {}, &html! {}, ""))
-            } @else {
-                @let head = [("Time", "nw"), ("Event", ""), ("#", "n"), ("Answer", ""), ("Took", "n nw"), ("What follows", "gr")];
-                @let rows: Vec<_> = lines.iter().map(attempt_row).collect();
-                (kit::table("Newest attempts", &head, &rows))
-            }
-            @for gap in gaps { p.in.sm.m { (visible(gap)) } }
+        Ok(answer) => html! {
+            @let lines = answer.attempts.iter().flatten().take(ATTEMPTS_MAX).cloned().map(AttemptLine);
+            @let rows: Vec<_> = lines.map(|line| attempts::row(&line, attempts::events(&line))).collect();
+            @if rows.is_empty() { (kit::nothing(Icon::Tail, "No attempt in the last 24 hours", "", "", "")) }
+            @else { (kit::table("Newest attempts", &attempts::head("Event"), &rows)) }
+            @for gap in answer.gaps() { p.in.sm.m { (visible(&gap)) } }
         },
     };
-    kit::flush("Newest attempts", &beside, &body)
-}
-
-fn attempt_row(line: &AttemptLine) -> Vec<Markup> {
-    vec![
-        text::clock(line.time),
-        attempts::events(line),
-        attempts::number(line),
-        attempts::answer(line),
-        attempts::took(line),
-        attempts::follows(line),
-    ]
+    kit::flush("Newest attempts", beside, body)
 }
 
 /// Says what helps, in the order in which it is done.
@@ -459,31 +378,24 @@ fn to_do(app: &App, topic: &str, name: &str, health: &Health, counted: Option<&A
         steps.push(html! { (link("/redrive", "Redrive its dead letters")) " once the endpoint takes them" });
     }
     let steps = if app.may_change() { &steps[..] } else { &steps[..steps.len().min(1)] };
-    html! {
-        @if !steps.is_empty() {
-            (kit::card("What to do", &html! {}, &html! {
-                ol.hb { @for (at, step) in steps.iter().enumerate() { li { span { (kit::badge(&(at + 1).to_string())) " " (step) } } } }
-            }))
+    let list = html! {
+        ol.hb {
+            @for (at, step) in (1..).zip(steps) { li { span { (kit::badge(&at.to_string())) " " (step) } } }
         }
-    }
+    };
+    html! { @if !steps.is_empty() { (kit::card("What to do", "", list)) } }
 }
 
 fn waiting_card(hours: &[(Timestamp, u64)]) -> Markup {
     if hours.is_empty() {
         return html! {};
     }
-    let row = |(hour, events): &(Timestamp, u64)| Row {
-        name: hour.to_iso_8601()[8..16].replace('T', ". "),
-        count: *events,
-        kind: Kind::Warn,
-        url: None,
+    let row = |(hour, events): &(Timestamp, u64)| {
+        (Kind::Warn, hour.to_iso_8601()[8..16].replace('T', ". "), *events, None)
     };
     let rows: Vec<_> = hours.iter().map(row).collect();
-    kit::card(
-        "Waiting of the last 24 h, by hour of publish",
-        &html! { span.sm.m { "UTC" } },
-        &chart::breakdown(&rows),
-    )
+    let title = "Waiting of the last 24 h, by hour of publish";
+    kit::card(title, html! { span.sm.m { "UTC" } }, chart::breakdown(&rows))
 }
 
 fn settings_card(
@@ -493,16 +405,13 @@ fn settings_card(
     facts: &Markup,
     secrets: Option<&SigningSecrets>,
 ) -> Markup {
-    kit::card(
-        "Settings",
-        &html! { a.sm href={ (url) "/edit" } { "Edit" } },
-        &html! {
-            (facts)
-            details id="document" { summary { "The document" } (kit::json("The document", &pretty(document))) }
-            (signing(app, url, document, secrets))
-            @if app.may_change() { p { a.btn.dng href={ (url) "/delete" } { "Delete event subscription" } } }
-        },
-    )
+    let body = html! {
+        (facts)
+        details id="document" { summary { "The document" } (kit::json("The document", &pretty(document))) }
+        (signing(app, url, document, secrets))
+        @if app.may_change() { p { a.btn.dng href={ (url) "/delete" } { "Delete event subscription" } } }
+    };
+    kit::card("Settings", html! { a.sm href={ (url) "/edit" } { "Edit" } }, body)
 }
 
 #[derive(Debug, Deserialize)]
@@ -544,36 +453,33 @@ fn signing(
     document: &EventSubscription,
     secrets: Option<&SigningSecrets>,
 ) -> Markup {
-    let is_signed = document.properties.settings.signing.is_some();
+    if document.properties.settings.signing.is_none() {
+        return html! {};
+    }
     html! {
-        @if is_signed {
-            h2 id="signing" { "Signing secret" }
-            @if let Some(secrets) = secrets {
-                dl.kv {
-                    dt { "secret" } dd { code { (secrets.secret.expose()) } }
-                    dt { "previous secret" } dd { code { (secrets.previous_secret.as_ref().map_or("-", |secret| secret.expose())) } }
-                    dt { "valid until" } dd { (text::time(secrets.previous_secret_valid_until)) }
-                }
-            }
-            @if app.may_change() {
-                form method="post" action={ (url) "/secrets#signing" } {
-                    (app.token())
-                    button { "Show the secrets" }
-                }
-                details {
-                    summary { "Make a new secret" }
-                    form method="post" action={ (url) "/secrets/rotate#signing" } {
-                        (app.token())
-                        label.check {
-                            input type="checkbox" name="agreed" value="yes" required;
-                            "Requests carry signatures by both secrets for a while, then by the new one alone."
-                        }
-                        button.dng.pri { "Make a new secret" }
+        h2 id="signing" { "Signing secret" }
+        @if let Some(secrets) = secrets {
+            @let previous = secrets.previous_secret.as_ref().map_or("-", |secret| secret.expose());
+            (kit::kv(&[
+                ("secret", html! { code { (secrets.secret.expose()) } }),
+                ("previous secret", html! { code { (previous) } }),
+                ("valid until", text::time(secrets.previous_secret_valid_until)),
+            ]))
+        }
+        @if app.may_change() {
+            (app.act(&format!("{url}/secrets#signing"), html! { button { "Show the secrets" } }))
+            details {
+                summary { "Make a new secret" }
+                (app.act(&format!("{url}/secrets/rotate#signing"), html! {
+                    label.check {
+                        input type="checkbox" name="agreed" value="yes" required;
+                        "Requests carry signatures by both secrets for a while, then by the new one alone."
                     }
-                }
-            } @else {
-                p.m { "This console is read-only: it shows no secrets." }
+                    button.dng.pri { "Make a new secret" }
+                }))
             }
+        } @else {
+            p.m { "This console is read-only: it shows no secrets." }
         }
     }
 }
@@ -584,7 +490,7 @@ pub(super) async fn reveal_secrets(
     Form(Nothing {}): Form<Nothing>,
 ) -> Answer {
     let secrets = app.api.signing_secrets(&topic, &name).await?;
-    of_subscription(&app, &topic, &name, SubscriptionQuery::default(), Some(&secrets)).await
+    of_subscription(&app, &topic, &name, SinceQuery::default(), Some(&secrets)).await
 }
 
 pub(super) async fn rotate_secret(
@@ -594,8 +500,7 @@ pub(super) async fn rotate_secret(
 ) -> Answer {
     form.check()?;
     let secrets = app.api.rotate_signing_secret(&topic, &name, &RotateInput::default()).await?;
-    let page =
-        of_subscription(&app, &topic, &name, SubscriptionQuery::default(), Some(&secrets)).await;
+    let page = of_subscription(&app, &topic, &name, SinceQuery::default(), Some(&secrets)).await;
     let previous = secrets.previous_secret.as_ref().map(|secret| secret.expose());
     let shown = [("secret", Some(secrets.secret.expose())), ("previous secret", previous)];
     Ok(page.unwrap_or_else(|_| keys::alone("The secret is replaced", &shown)))

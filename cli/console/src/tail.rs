@@ -91,16 +91,11 @@ impl TailQuery {
 
     fn command(&self) -> String {
         let Filter { topic, name, failed, .. } = self.filter();
-        let mut command = "tail --since 10m".to_owned();
-        for (flag, value) in [("topic", topic), ("name", name)] {
-            if let Some(value) = value {
-                command.push_str(&format!(" --{flag} {}", output::word(&value)));
-            }
-        }
-        if failed {
-            command.push_str(" --failed");
-        }
-        command
+        let flag = |flag: &str, value: Option<String>| {
+            value.map_or(String::new(), |value| format!(" --{flag} {}", output::word(&value)))
+        };
+        let failed = if failed { " --failed" } else { "" };
+        format!("tail --since 10m{}{}{failed}", flag("topic", topic), flag("name", name))
     }
 }
 
@@ -158,15 +153,9 @@ fn chip(line: &AttemptLine) -> &'static str {
 /// An attempt or an end.
 fn row(line: &AttemptLine, id: &str) -> Markup {
     let url = subscription_url(&line.topic, &line.event_subscription, "");
-    let cells = [
-        text::clock(line.time),
-        html! { a.cut href=(url) title=(line.subscription()) { (line.subscription()) } },
-        attempts::number(line),
-        attempts::answer(line),
-        attempts::took(line),
-        attempts::events(line),
-        attempts::follows(line),
-    ];
+    let name = html! { a.cut href=(url) title=(line.subscription()) { (line.subscription()) } };
+    let mut cells = attempts::row(line, name);
+    cells.insert(5, attempts::events(line));
     html! {
         tr id=(id) data-at=(line.time.0.as_millis()) data-chip=(chip(line)) { (kit::cells(&HEAD, &cells)) }
     }
@@ -196,22 +185,16 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
     let table = html! {
         @if lines.is_empty() {
             div id="tail-empty" {
-                (kit::nothing(Icon::Tail, "Waiting for attempts", &html! {
+                (kit::nothing(Icon::Tail, "Waiting for attempts", html! {
                     "Nothing was attempted in the last 10 minutes"
                     @if query.is_narrow() { " of what is chosen" } ". Publish an event, and it shows here."
-                }, &html! {}, ""))
+                }, "", ""))
             }
         }
         div.scroll id="table-tail" role="region" aria-labelledby="caption-tail" tabindex="0" {
             table.st.feed {
                 caption id="caption-tail" { "Attempts, the newest first" }
-                thead {
-                    tr {
-                        @for (name, class) in HEAD {
-                            th scope="col" class=[(!class.is_empty()).then_some(class)] { (name) }
-                        }
-                    }
-                }
+                (kit::heads(&HEAD))
                 tbody data-stream=(with_query("/tail/stream", &query.pairs())) data-from=(follower.position_ms()) {
                     @for row in rows { (row) }
                 }
@@ -223,16 +206,15 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
             @for gap in &follower.gaps { " The journal: " (text::sentence(gap)) "." }
         }
     };
-    let body = html! { (filters(&app, &query).await) (left_out.notes()) (page::live_part(RATE, &rate)) (kit::flush("", &html! {}, &table)) };
+    let filters = filters(&app, &query).await;
+    let rate = page::live_part(RATE, &rate);
+    let body = html! { (filters) (left_out.notes()) (rate) (kit::flush("", "", table)) };
     let command = query.command();
     let frame = Frame { tab: Tab::Tail, title: "Live tail", above: Vec::new(), command };
-    let head = Head {
-        beside: Some(
-            html! { span.m.sm id="tail-state" role="status" { "Reload the page for what is new" } },
-        ),
-        actions: Some(html! { button type="button" id="tail-pause" hidden { "Pause" } }),
-        ..Head::default()
-    };
+    let state =
+        html! { span.m.sm id="tail-state" role="status" { "Reload the page for what is new" } };
+    let pause = html! { button type="button" id="tail-pause" hidden { "Pause" } };
+    let head = Head { beside: Some(state), actions: Some(pause), ..Head::default() };
     Ok(app.page_of(&frame, &head, &body))
 }
 
@@ -244,20 +226,18 @@ async fn rate(app: &App, query: &TailQuery) -> Markup {
     }
     let Filter { topic, name, .. } = query.filter();
     let scope = Scope { topic: topic.as_deref(), name: name.as_deref() };
-    let traffic = async {
-        let now = app.settings.target.now().await?;
-        app.traffic(scope, Since::QuarterHour, now).await
+    let traffic = match app.settings.target.now().await {
+        Ok(now) => app.traffic(scope, Since::QUARTER_HOUR, now).await,
+        Err(error) => Err(error),
     };
-    let traffic = match traffic.await {
+    let traffic = match traffic {
         Ok(traffic) => traffic,
         Err(error) => return failure::problem("The rate of attempts is not known.", &error),
     };
     let series = traffic.attempts();
-    let (begins, step) = (traffic.begins, traffic.step);
     let label = "Attempts a minute, the last 15 minutes";
-    let bars = Bars { label, series: &series, begins, step, mark: None, low: true };
-    let key: Vec<_> = series.iter().map(|one| (one.kind, one.name.as_str(), None)).collect();
-    kit::card(label, &chart::legend(&key), &chart::bars(&bars))
+    let bars = Bars { low: true, ..traffic.bars(label, &series) };
+    kit::card(label, bars.legend(), bars.picture())
 }
 
 /// What is asked for, and what the page shows of it.
@@ -284,7 +264,7 @@ async fn filters(app: &App, query: &TailQuery) -> Markup {
                     placeholder="Event id, response…";
                 @for (chip, name, kind) in CHIPS {
                     button.chip type="button" data-only=(chip) aria-pressed="true" {
-                        (kit::dot(kind)) (name) " " span.n.m {}
+                        (chart::dot(kind)) (name) " " span.n.m {}
                     }
                 }
             }
@@ -299,15 +279,13 @@ struct Following {
     /// When the rate was drawn, which is sent again from time to time.
     rated: Instant,
     follower: Follower,
-    /// Where it began, if that is later than where the page left.
-    began_ms: Option<i64>,
+    /// What the page was away for and does not show; it is told first.
+    gap: Option<Entry>,
     /// Read, and not sent yet; the oldest last.
     lines: Vec<AttemptLine>,
-    left_ms: i64,
     /// How far the page knows that it has come.
     told_ms: i64,
     is_over: bool,
-    has_looked: bool,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -346,18 +324,20 @@ async fn following(
     let earliest = target.ago(LEFT_MAX).await?;
     let wanted_ms = position.unwrap_or(now.as_millis()).clamp(0, now.as_millis());
     let from = wanted_ms.max(earliest.as_millis());
-    let follower = Follower::resumed(app.tail_journal.clone(), query.filter(), from);
+    let mut follower = Follower::resumed(app.tail_journal.clone(), query.filter(), from);
+    let CaughtUp { mut lines, begins_ms } = follower.catch_up(CAUGHT_UP_MAX).await?;
+    lines.reverse();
+    let begins_ms = begins_ms.or(Some(from).filter(|from| *from > wanted_ms));
+    let gap = begins_ms.map(|begins_ms| Entry::gap(wanted_ms, &left_out(wanted_ms, begins_ms)));
     Ok(Following {
         app: std::sync::Arc::clone(app),
         query: query.clone(),
         rated: Instant::now(),
         follower,
-        began_ms: Some(from).filter(|from| *from > wanted_ms),
-        lines: Vec::new(),
-        left_ms: wanted_ms,
+        gap,
+        lines,
         told_ms: wanted_ms,
         is_over: false,
-        has_looked: false,
         _permit: permit,
     })
 }
@@ -381,12 +361,10 @@ fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>>
                 let part = Part { id: RATE, html: &html.into_string() };
                 return Some((Ok(event("part", &part)), following));
             }
-            match following.look().await {
-                Ok(Some(gap)) => {
-                    let gap = Entry::gap(following.left_ms, &gap);
-                    return Some((Ok(event("gap", &gap)), following));
-                }
-                Ok(None) => {}
+            // On AWS, a look may be a call of the account's logs, whose rate is small.
+            sleep(POLL).await;
+            match following.follower.look().await {
+                Ok(lines) => following.lines = lines.into_iter().rev().collect(),
                 Err(error) => {
                     following.is_over = true;
                     return Some((Ok(event("problem", &chain(&error))), following));
@@ -397,9 +375,11 @@ fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>>
 }
 
 impl Following {
-    /// Returns what is known and not sent yet: an attempt, or how far the stream has come without
-    /// one.
+    /// Returns what is known and not sent yet: a gap, an attempt, or how far the stream has come without one.
     fn next(&mut self) -> Option<Event> {
+        if let Some(gap) = self.gap.take() {
+            return Some(event("gap", &gap));
+        }
         if let Some(line) = self.lines.pop() {
             let at_ms = line.time.0.as_millis();
             self.told_ms = self.told_ms.max(at_ms);
@@ -411,25 +391,6 @@ impl Following {
         }
         self.told_ms = position_ms;
         Some(Event::default().event("position").id(position_ms.to_string()).data("{}"))
-    }
-
-    /// Looks for what is new. The first look catches up, and may have something left out.
-    async fn look(&mut self) -> anyhow::Result<Option<Markup>> {
-        let (mut lines, gap) = match std::mem::replace(&mut self.has_looked, true) {
-            false => {
-                let CaughtUp { lines, begins_ms } = self.follower.catch_up(CAUGHT_UP_MAX).await?;
-                let begins_ms = begins_ms.or(self.began_ms);
-                (lines, begins_ms.map(|begins_ms| left_out(self.left_ms, begins_ms)))
-            }
-            // On AWS, a look may be a call of the account's logs, whose rate is small.
-            true => {
-                sleep(POLL).await;
-                (self.follower.look().await?, None)
-            }
-        };
-        lines.reverse();
-        self.lines = lines;
-        Ok(gap)
     }
 }
 
@@ -453,12 +414,8 @@ mod tests {
     #[test]
     fn what_is_left_out_is_told_by_its_times() {
         let gap = Entry::gap(0, &left_out(0, 60_000));
-        for part in [
-            "datetime=\"1970-01-01T00:00:00.000Z\"",
-            "1970-01-01 00:01:00.000 UTC",
-            "tail --since",
-            "data-at=\"0\"",
-        ] {
+        let times = ["1970-01-01T00:00:00.000Z\"", "1970-01-01 00:01:00.000 UTC"];
+        for part in times.into_iter().chain(["tail --since", "data-at=\"0\""]) {
             assert!(gap.html.contains(part), "{part} is not in {}", gap.html);
         }
     }

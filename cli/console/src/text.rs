@@ -1,7 +1,7 @@
 //! Texts as pages show them: what was supplied from elsewhere, numbers, times.
 
 use gridpost_api::schema::Time;
-use gridpost_core::ledger::Latencies;
+use gridpost_core::ledger::{Latencies, Latency};
 use gridpost_core::time::Timestamp;
 use gridpost_ops::output::hides;
 use maud::{Markup, html};
@@ -67,25 +67,14 @@ pub(super) fn ago(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// Writes how long it is until then.
-pub(super) fn until(at: Timestamp, now: Timestamp) -> String {
-    format!("in {}", ago(now, at))
-}
-
-/// Writes a duration of at most minutes.
-pub(super) fn millis(millis: u64) -> String {
-    match millis {
-        0..1_000 => format!("{millis} ms"),
-        1_000..60_000 => format!("{}.{} s", millis / 1_000, millis % 1_000 / 100),
-        _ => format!("{} min {} s", millis / 60_000, millis % 60_000 / 1_000),
-    }
+/// Writes a latency, which is a bound.
+pub(super) fn bound(latency: Latency) -> String {
+    latency.to_string().replace("<=", "≤")
 }
 
 /// Returns p50, p95 and p99 with their signs.
-pub(super) fn bounds(latencies: &Latencies) -> [Option<String>; 3] {
-    [50, 95, 99].map(|percent| {
-        latencies.percentile(percent).map(|bound| bound.to_string().replace("<=", "≤"))
-    })
+pub(super) fn bounds(latencies: &Latencies) -> [String; 3] {
+    [50, 95, 99].map(|percent| latencies.percentile(percent).map_or("–".to_owned(), bound))
 }
 
 /// Writes a part of a whole in per cent; nothing of nothing is not known. Only what is whole is 100 %.
@@ -121,12 +110,8 @@ pub(super) fn hidden_in(value: &str) -> Markup {
 
 /// Text in which characters show that would reorder what stands beside them, or show nothing.
 pub(super) fn visible(text: &str) -> String {
-    if !text.contains(hides) {
-        return text.to_owned();
-    }
-    text.chars()
-        .flat_map(|c| if hides(c) { c.escape_unicode().collect() } else { vec![c] })
-        .collect()
+    let shown = |c: char| if hides(c) { c.escape_unicode().collect() } else { vec![c] };
+    text.chars().flat_map(shown).collect()
 }
 
 /// Shows a long name that may break after its separators and humps, and never within a word.
@@ -149,14 +134,11 @@ pub(super) fn soft(name: &str) -> Markup {
 /// Shows sentences, whose long names may break as such.
 pub(super) fn prose(text: &str) -> Markup {
     const LONG: usize = 24;
-    let name = |word: &'_ str| {
-        if word.len() > LONG {
-            soft(word)
-        } else {
-            html! { (visible(word)) }
+    html! {
+        @for word in text.split_inclusive(' ') {
+            @if word.len() > LONG { (soft(word)) } @else { (visible(word)) }
         }
-    };
-    html! { @for word in text.split_inclusive(' ') { (name(word)) } }
+    }
 }
 
 /// Writes the reason of an end as words: `UndeliverableDueToHttpBadRequest` is "HTTP bad request".
@@ -182,15 +164,17 @@ pub(super) fn outcome(name: &str) -> String {
 /// Writes a name of several words as words: `TimedOut` is "Timed out".
 pub(super) fn words(name: &str) -> String {
     let mut text = String::new();
-    let mut last = ' ';
     for c in name.chars() {
-        match last.is_lowercase() && c.is_uppercase() {
-            true => text.extend([' '].into_iter().chain(c.to_lowercase())),
-            false => text.push(c),
-        }
-        last = c;
+        let is_hump = text.ends_with(char::is_lowercase) && c.is_uppercase();
+        text.extend(is_hump.then_some(' '));
+        text.extend(if is_hump { c.to_lowercase().collect() } else { vec![c] });
     }
     text
+}
+
+/// Says what an attempt met: the status, else the outcome.
+pub(super) fn met(outcome: &str, status: Option<u16>) -> String {
+    status.map_or_else(|| words(outcome), |status| status.to_string())
 }
 
 /// Shows JSON with its names, texts and numbers told apart.
@@ -237,12 +221,8 @@ mod tests {
 
     #[test]
     fn numbers_and_times_are_readable() {
-        assert_eq!(number(1_234_567), "1\u{202f}234\u{202f}567");
-        assert_eq!(number(12), "12");
-        assert_eq!(
-            (counted(1, "event", "events"), counted(2, "event", "events")),
-            ("1 event".into(), "2 events".into())
-        );
+        let counted = [1, 12, 1_234_567].map(|count| counted(count, "event", "events"));
+        assert_eq!(counted, ["1 event", "12 events", "1\u{202f}234\u{202f}567 events"]);
         let at = time_or_text("2026-11-23T14:48:16.000Z").into_string();
         assert!(at.contains("datetime=\"2026-11-23T14:48:16.000Z\""), "{at}");
         assert_eq!(time_or_text("-").into_string(), time(None).into_string());

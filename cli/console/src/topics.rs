@@ -1,5 +1,7 @@
 //! Topics, and one of them with its event subscriptions.
 
+use std::time::Duration;
+
 use axum::extract::{Path, Query, State};
 use gridpost_api::{
     client::Page,
@@ -8,33 +10,24 @@ use gridpost_api::{
     topic::{Keys, Topic},
 };
 use gridpost_core::journal::{By, Flow};
-use gridpost_core::ledger::Account;
 use gridpost_ops::{output::word, subscription::show};
 use maud::{Markup, html};
-use serde::Deserialize;
 
 use super::App;
 use super::chart::{self, Kind};
 use super::failure::{self, Answer};
-use super::form::Look;
-use super::kit::{self, Icon, Tile};
+use super::kit::{self, Icon};
 use super::page::{Frame, Head, Tab, live_part};
 use super::standing::{self, Standing};
 use super::text::{self, number, visible};
-use super::traffic::{Scope, Since, Totals, Traffic, came, charts, latency_tile, sum, undelivered};
+use super::traffic::{
+    Scope, Since, SinceQuery, Totals, Traffic, charts, counted_tile, latency_tile, share, sum,
+};
 use super::urls::{self, subscription_url, topic_url, with_query};
 use super::{create_topic, edit_topic, publish, subscribe};
 
-/// What a topic's URL asks for.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct TopicQuery {
-    #[serde(flatten)]
-    look: Look,
-    since: Option<String>,
-}
-
-pub(super) async fn list(State(app): State<App>, Query(query): Query<TopicQuery>) -> Answer {
-    let (look, since) = (query.look, Since::read(query.since.as_deref()));
+pub(super) async fn list(State(app): State<App>, Query(query): Query<SinceQuery>) -> Answer {
+    let (since, look) = (query.since(), query.look);
     let now = app.settings.target.now().await?;
     let (topics, totals) = tokio::join!(
         app.api.topics_page(look.after.as_deref()),
@@ -45,42 +38,34 @@ pub(super) async fn list(State(app): State<App>, Query(query): Query<TopicQuery>
     let row = |topic: &Topic| {
         let flow =
             totals.as_ref().map(|totals| totals.of(&topic.name, "").cloned().unwrap_or_default());
-        let mut cells = vec![html! {
-            a href=(topic_url(&topic.name)) { (text::soft(&topic.name)) }
-            span.cut.sm.m title=(topic.properties.endpoint) { (topic.properties.endpoint) }
-        }];
-        cells.push(html! { (kind(topic)) });
-        cells.extend(match flow {
-            None => [html! { "–" }, html! { "–" }, html! {}, html! { "–" }, html! { "–" }],
-            Some(Flow { accepted, account, .. }) => [
-                html! { (number(accepted)) },
-                html! { (number(account.matched)) },
-                share(&account),
-                of_sum(sum(&account.dead_lettered)),
-                of_sum(sum(&account.dropped)),
-            ],
-        });
-        cells
+        let count = |count: fn(&Flow) -> u64| html! { @if let Some(flow) = &flow { (number(count(flow))) } @else { "–" } };
+        let ended = |count: fn(&Flow) -> u64| of_sum(flow.as_ref().map_or(0, count));
+        vec![
+            html! {
+                a href=(topic_url(&topic.name)) { (text::soft(&topic.name)) }
+                span.cut.sm.m title=(topic.properties.endpoint) { (topic.properties.endpoint) }
+            },
+            html! { (kind(topic)) },
+            count(|flow| flow.accepted),
+            count(|flow| flow.account.matched),
+            html! { @if let Some(flow) = &flow { (share(&flow.account)) } },
+            ended(|flow| sum(&flow.account.dead_lettered)),
+            ended(|flow| sum(&flow.account.dropped)),
+        ]
     };
     let rows: Vec<_> = topics.items.iter().map(row).collect();
     let outcome = format!("Outcome, {}", since.name());
-    let head = [
-        ("Topic", "gr"),
-        ("Kind", "nw"),
-        ("Accepted", "n"),
-        ("Matched", "n"),
-        (&outcome, "share"),
-        ("Dead letters", "n"),
-        ("Lost", "n"),
-    ];
     let body = html! {
         (kit::done(look.done.as_deref()))
-        @if let Some(refused) = refused { (refused) }
+        (refused)
         @if rows.is_empty() {
-            (kit::flush("", &html! {}, &kit::nothing(Icon::Topic, "There is no topic yet", &html! {
-                "A topic takes events from publishers."
-            }, &html! {}, "topic create orders")))
-        } @else { (kit::flush("", &html! {}, &kit::table("Topics", &head, &rows))) }
+            @let told = "A topic takes events from publishers.";
+            (kit::flush("", "", kit::nothing(Icon::Topic, "There is no topic yet", told, "", "topic create orders")))
+        } @else {
+            @let head = [("Topic", "gr"), ("Kind", "nw"), ("Accepted", "n"), ("Matched", "n"),
+                (&outcome, "share"), ("Dead letters", "n"), ("Lost", "n")];
+            (kit::flush("", "", kit::table("Topics", &head, &rows)))
+        }
         (kit::next_page("/topics", &[("since", since.value())], topics.next.as_deref()))
     };
     let actions = html! {
@@ -94,15 +79,11 @@ pub(super) async fn list(State(app): State<App>, Query(query): Query<TopicQuery>
 }
 
 /// Returns counts; or none, and a note that says why.
-fn counted(totals: anyhow::Result<Totals>) -> (Option<Totals>, Option<Markup>) {
+fn counted(totals: anyhow::Result<Totals>) -> (Option<Totals>, Markup) {
+    let title = "What was counted could not be read";
     match totals {
-        Ok(totals) => (Some(totals), None),
-        Err(error) => {
-            let told = failure::told(&error);
-            let note =
-                kit::note(Kind::Warn, "What was counted could not be read", &told, &html! {});
-            (None, Some(note))
-        }
+        Ok(totals) => (Some(totals), html! {}),
+        Err(error) => (None, kit::note(Kind::Warn, title, failure::told(&error), "")),
     }
 }
 
@@ -110,21 +91,10 @@ fn of_sum(count: u64) -> Markup {
     html! { @if count == 0 { "–" } @else { (number(count)) } }
 }
 
-/// Shows the parts of what came by what became of it.
-fn share(account: &Account) -> Markup {
-    let left = came(account).saturating_sub(account.delivered.saturating_add(undelivered(account)));
-    chart::mini(&[
-        (Kind::Ok, account.delivered, "delivered"),
-        (Kind::Warn, left, "without an end"),
-        (Kind::Dead, sum(&account.dead_lettered), "dead-lettered"),
-        (Kind::Bad, sum(&account.dropped), "lost"),
-    ])
-}
-
 pub(super) async fn show(
     State(app): State<App>,
     Path(topic): Path<String>,
-    Query(query): Query<TopicQuery>,
+    Query(query): Query<SinceQuery>,
 ) -> Answer {
     of_topic(&app, &topic, query, None).await
 }
@@ -133,10 +103,10 @@ pub(super) async fn show(
 pub(super) async fn of_topic(
     app: &App,
     topic: &str,
-    query: TopicQuery,
+    query: SinceQuery,
     keys: Option<&Keys>,
 ) -> Answer {
-    let (look, since) = (query.look, Since::read(query.since.as_deref()));
+    let (since, look) = (query.since(), query.look);
     let after = look.after.as_deref();
     let now = app.settings.target.now().await?;
     let scope = Scope { topic: Some(topic), name: None };
@@ -157,11 +127,11 @@ pub(super) async fn of_topic(
     let body = html! {
         (kit::done(look.done.as_deref()))
         (live_part("tiles", &html! {
-            @if let Some(refused) = refused { (refused) }
+            (refused)
             @if let Ok(traffic) = &traffic { (tiles(traffic, count, waiting)) }
         }))
         (live_part("charts", &html! { @if let Ok(traffic) = &traffic { (charts(&format!("of {topic}"), traffic)) } }))
-        (live_part("subscriptions", &subscriptions(topic, page, healths, totals.as_ref(), since)))
+        (live_part("subscriptions", &subscriptions(topic, page, &healths, totals.as_ref(), since)))
         div.g.g11 {
             (publishing(app, topic, &document, keys))
             (code(&document))
@@ -210,44 +180,22 @@ fn tiles(traffic: &Traffic, subscriptions: Option<usize>, waiting: Option<u64>) 
     let Flow { accepted, unmatched, account, .. } = &traffic.total;
     let (letters, lost) = (sum(&account.dead_lettered), sum(&account.dropped));
     let hundredths = u128::from(account.matched) * 100 / u128::from((*accepted).max(1));
+    let fan_out = match accepted {
+        0 => "–".to_owned(),
+        _ => format!("{}.{:02}", hundredths / 100, hundredths % 100),
+    };
+    let all = |count| text::counted(count as u64, "event subscription", "event subscriptions");
+    let all = subscriptions.map(all).unwrap_or_default();
+    let waits = waiting.map_or_else(|| "not known".to_owned(), number);
+    let lost = html! { @if lost > 0 { span.t-bad { (number(lost)) " lost" } } };
+    let dead = traffic.spark(Kind::Dead, |flow| sum(&flow.account.dead_lettered));
     html! {
         div.g.gt {
-            (kit::tile(&Tile {
-                label: "Accepted",
-                value: number(*accepted),
-                unit: "events",
-                note: traffic.last_hour(|flow| flow.accepted),
-                spark: Some(chart::spark(&traffic.line(|flow| flow.accepted), Kind::Acc)),
-                ..Tile::default()
-            }))
-            (kit::tile(&Tile {
-                label: "For no event subscription",
-                value: number(*unmatched),
-                note: Some(html! { "of what was accepted" }),
-                ..Tile::default()
-            }))
-            (kit::tile(&Tile {
-                label: "Fan-out",
-                value: if *accepted == 0 { "–".to_owned() } else { format!("{}.{:02}", hundredths / 100, hundredths % 100) },
-                unit: "× an event",
-                note: subscriptions.map(|count| html! { (text::counted(count as u64, "event subscription", "event subscriptions")) }),
-                ..Tile::default()
-            }))
-            (kit::tile(&Tile {
-                label: "Waiting",
-                value: waiting.map_or_else(|| "not known".to_owned(), number),
-                spark: Some(chart::spark(&traffic.waited(waiting), Kind::Warn)),
-                kind: Some(Kind::Warn),
-                ..Tile::default()
-            }))
-            (kit::tile(&Tile {
-                label: "Dead-lettered",
-                value: number(letters),
-                note: (lost > 0).then(|| html! { span.t-bad { (number(lost)) " lost" } }),
-                spark: Some(chart::spark(&traffic.line(|flow| sum(&flow.account.dead_lettered)), Kind::Dead)),
-                kind: Some(Kind::Dead),
-                ..Tile::default()
-            }))
+            (counted_tile("", None, "Accepted", traffic, |flow| flow.accepted))
+            (kit::tile(None, "For no event subscription", number(*unmatched), "of what was accepted", ""))
+            (kit::tile(None, "Fan-out", kit::unit(fan_out, "× an event"), all, ""))
+            (kit::tile(Kind::Warn, "Waiting", waits, "", traffic.waiting_spark(waiting)))
+            (kit::tile(Kind::Dead, "Dead-lettered", number(letters), lost, dead))
             (latency_tile(traffic))
         }
     }
@@ -259,23 +207,18 @@ fn publishing(app: &App, topic: &str, document: &Topic, keys: Option<&Keys>) -> 
     let endpoint = &document.properties.endpoint;
     let window = settings.idempotency.as_ref().and_then(|one| one.window_in_seconds);
     let profile = settings.delivery_profile.map_or("-", Into::into);
-    kit::card(
-        "Publish",
-        &html! {},
-        &html! {
-            (kit::kv(&[
-                ("Endpoint", html! { span.mono { (text::soft(endpoint)) } " " (kit::copy(endpoint, "the endpoint")) }),
-                ("Delivery profile", html! { (profile) }),
-                ("Idempotency", html! {
-                    @match window {
-                        Some(seconds) => { "repeats within " (text::millis(u64::from(seconds) * 1_000)) " are answered once" }
-                        None => "off",
-                    }
-                }),
-            ]))
-            (key_section(app, topic, document, keys))
-        },
-    )
+    let window = window.map(|seconds| chart::duration(Duration::from_secs(seconds.into())));
+    let body = html! {
+        (kit::kv(&[
+            ("Endpoint", html! { span.mono { (text::soft(endpoint)) } " " (kit::copy(endpoint, "the endpoint")) }),
+            ("Delivery profile", html! { (profile) }),
+            ("Idempotency", html! {
+                @if let Some(window) = window { "repeats within " (window) " are answered once" } @else { "off" }
+            }),
+        ]))
+        (key_section(app, topic, document, keys))
+    };
+    kit::card("Publish", "", body)
 }
 
 fn key_section(app: &App, topic: &str, document: &Topic, keys: Option<&Keys>) -> Markup {
@@ -285,30 +228,25 @@ fn key_section(app: &App, topic: &str, document: &Topic, keys: Option<&Keys>) ->
         h2 id="keys" { "Keys" }
         @if is_shut { p.warn { "Keys are refused: the topic has disableLocalAuth." } }
         @if let Some(keys) = keys {
-            dl.kv {
-                dt { "key1" } dd { code { (keys.key1.expose()) } " " (kit::copy(keys.key1.expose(), "key1")) }
-                dt { "key2" } dd { code { (keys.key2.expose()) } " " (kit::copy(keys.key2.expose(), "key2")) }
-            }
+            (kit::kv(&[("key1", &keys.key1), ("key2", &keys.key2)].map(|(name, key)| {
+                (name, html! { code { (key.expose()) } " " (kit::copy(key.expose(), name)) })
+            })))
         }
         @if app.may_change() {
             @if keys.is_none() {
-                form method="post" action={ (url) "/keys#keys" } {
-                    (app.token())
-                    button { "Show both keys" }
-                }
+                (app.act(&format!("{url}/keys#keys"), html! { button { "Show both keys" } }))
             }
             @for key in ["key1", "key2"] {
                 details {
                     summary { "Replace " (key) }
-                    form method="post" action={ (url) "/keys/rotate#keys" } {
-                        (app.token())
+                    (app.act(&format!("{url}/keys/rotate#keys"), html! {
                         input type="hidden" name="key" value=(key);
                         label.check {
                             input type="checkbox" name="agreed" value="yes" required;
                             "Publishers that use " (key) " are refused from now on. The other key stays."
                         }
                         button.dng.pri { "Replace " (key) }
-                    }
+                    }))
                 }
             }
         } @else {
@@ -331,21 +269,18 @@ fn code(document: &Topic) -> Markup {
          client.send(EVENT)",
         document.properties.endpoint
     );
-    kit::card(
-        "From your code",
-        &html! {},
-        &html! {
-            (kit::block("Publish with curl", &curl))
-            details id="python" { summary { "Python" } (kit::block("Publish with Python", &python)) }
-            p.sm.m { "Publishers written for Event Grid work unchanged: give them this endpoint and a key." }
-        },
-    )
+    let body = html! {
+        (kit::block("Publish with curl", &curl))
+        details id="python" { summary { "Python" } (kit::block("Publish with Python", &python)) }
+        p.sm.m { "Publishers written for Event Grid work unchanged: give them this endpoint and a key." }
+    };
+    kit::card("From your code", "", body)
 }
 
 fn subscriptions(
     topic: &str,
     page: Page<EventSubscription>,
-    healths: anyhow::Result<Page<NamedHealth>>,
+    healths: &anyhow::Result<Page<NamedHealth>>,
     totals: Option<&Totals>,
     since: Since,
 ) -> Markup {
@@ -354,20 +289,19 @@ fn subscriptions(
         let command = format!(
             "subscription create --topic {topic} --subscription first --endpoint https://example.com/hook"
         );
-        let told = html! { "No event subscription is on this page. Subscribe an endpoint:" };
-        let nothing =
-            kit::nothing(Icon::Topic, "No event subscription", &told, &html! {}, &command);
-        return kit::flush("Event subscriptions", &html! {}, &nothing);
+        let told = "No event subscription is on this page. Subscribe an endpoint:";
+        let nothing = kit::nothing(Icon::Topic, "No event subscription", told, "", &command);
+        return kit::flush("Event subscriptions", "", nothing);
     }
-    let (healths, refused) = match healths {
-        Ok(page) => (page.items, None),
-        Err(error) => (Vec::new(), Some(error)),
-    };
+    let refused = healths.as_ref().err();
+    let healths = healths.as_ref().map_or(&[][..], |page| &page.items);
     let row = |subscription: &EventSubscription| {
         let name = &subscription.name;
         let health = healths.iter().find(|one| one.name == *name).map(|one| &one.health);
         let counted = totals.map(|totals| totals.of(topic, name).cloned().unwrap_or_default());
         let account = counted.as_ref().map(|flow| &flow.account);
+        let p95 =
+            account.map(|it| text::bounds(&it.latencies)).map_or("–".into(), |[_, p95, _]| p95);
         let place = show::destination(subscription);
         let letters = account.map_or(0, |account| sum(&account.dead_lettered));
         vec![
@@ -376,19 +310,15 @@ fn subscriptions(
                 span.cut.sm.m title=(visible(&place)) { (visible(&place)) }
             },
             html! {
-                @match health {
-                    None => "-",
-                    Some(health) => {
-                        (Standing::of(health, account).pill())
-                        span.cut.sm.m { (standing::why(health, account)) }
-                    }
-                }
+                @if let Some(health) = health {
+                    (Standing::of(health, account).pill()) span.cut.sm.m { (standing::why(health, account)) }
+                } @else { "-" }
             },
             html! { span.cut { (filter(subscription.properties.settings.filter.as_ref())) } },
             html! { @if let Some(account) = account { (number(account.matched)) } @else { "–" } },
             html! { @if let Some(account) = account { (share(account)) } },
-            html! { @if let Some([_, Some(p95), _]) = account.map(|it| text::bounds(&it.latencies)) { (p95) } @else { "–" } },
-            html! { @match health.and_then(|it| it.waiting_events) { Some(events) => (of_sum(events)), None => "–" } },
+            html! { (p95) },
+            of_sum(health.and_then(|it| it.waiting_events).unwrap_or(0)),
             html! {
                 @if letters == 0 { "–" }
                 @else { a href=(subscription_url(topic, name, "/dead-letters")) { (number(letters)) } }
@@ -397,21 +327,13 @@ fn subscriptions(
     };
     let rows: Vec<_> = items.iter().map(row).collect();
     let outcome = format!("Outcome, {}", since.name());
-    let head = [
-        ("Event subscription", ""),
-        ("State", ""),
-        ("Filter", "gr"),
-        ("Matched", "n"),
-        (&outcome, "share"),
-        ("p95", "n nw"),
-        ("Waiting", "n"),
-        ("Dead letters", "n"),
-    ];
     html! {
-        @if let Some(error) = &refused {
+        @if let Some(error) = refused {
             (failure::problem("Their endpoints' health could not be read.", error))
         }
-        (kit::flush("Event subscriptions", &html! {}, &kit::table("Event subscriptions", &head, &rows)))
+        @let head = [("Event subscription", ""), ("State", ""), ("Filter", "gr"), ("Matched", "n"),
+            (&outcome, "share"), ("p95", "n nw"), ("Waiting", "n"), ("Dead letters", "n")];
+        (kit::listed("Event subscriptions", "", &head, &rows))
         (kit::next_page(&topic_url(topic), &[("since", since.value())], next.as_deref()))
     }
 }

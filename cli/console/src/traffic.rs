@@ -21,8 +21,9 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 
 use super::Shared;
-use super::chart::{self, Bars, Kind, Row, Series};
-use super::kit::{self, Tile};
+use super::chart::{self, Bars, Kind, Series};
+use super::form::Look;
+use super::kit;
 use super::text::{self, number, visible};
 use super::urls::with_query;
 
@@ -33,85 +34,59 @@ const KEPT_ON_AWS: Duration = Duration::from_secs(5 * 60);
 /// How long a page waits for the journal, which takes long on AWS alone.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How far back a page looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Since {
-    QuarterHour,
-    Hour,
-    #[default]
-    SixHours,
-    Day,
-    Week,
+/// How far back a page looks: its name, its value in URLs and for `--since`, its minutes, and its steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Since(&'static str, &'static str, i64, Step);
+
+/// What the URL of a page with traffic asks for.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct SinceQuery {
+    #[serde(flatten)]
+    pub(super) look: Look,
+    since: Option<String>,
+    pub(super) failed: Option<String>,
 }
 
-/// The member of a page's URL.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct SinceQuery {
-    pub(super) since: Option<String>,
+impl SinceQuery {
+    /// Returns how far back it looks; what is unknown is the default.
+    pub(super) fn since(&self) -> Since {
+        let known = Since::ALL.into_iter().find(|one| Some(one.value()) == self.since.as_deref());
+        known.unwrap_or(Since::SIX_HOURS)
+    }
 }
 
 impl Since {
-    const ALL: [Self; 5] = [Self::QuarterHour, Self::Hour, Self::SixHours, Self::Day, Self::Week];
-
-    /// Reads a URL's member; what is unknown is the default.
-    pub(super) fn read(text: Option<&str>) -> Self {
-        Self::ALL.into_iter().find(|one| Some(one.value()) == text).unwrap_or_default()
-    }
+    pub(super) const QUARTER_HOUR: Self = Self("15 min", "15m", 15, Step::Minute);
+    const SIX_HOURS: Self = Self("6 h", "6h", 6 * 60, Step::FiveMinutes);
+    const DAY: Self = Self("24 h", "24h", 24 * 60, Step::HalfHour);
+    const ALL: [Self; 5] = [
+        Self::QUARTER_HOUR,
+        Self("1 h", "1h", 60, Step::Minute),
+        Self::SIX_HOURS,
+        Self::DAY,
+        Self("7 d", "7d", 7 * 24 * 60, Step::ThreeHours),
+    ];
 
     /// Returns the name on pages.
     pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::QuarterHour => "15 min",
-            Self::Hour => "1 h",
-            Self::SixHours => "6 h",
-            Self::Day => "24 h",
-            Self::Week => "7 d",
-        }
+        self.0
     }
 
-    /// Returns the value in URLs, which the command line takes for `--since`, too.
     pub(super) fn value(self) -> &'static str {
-        match self {
-            Self::QuarterHour => "15m",
-            Self::Hour => "1h",
-            Self::SixHours => "6h",
-            Self::Day => "24h",
-            Self::Week => "7d",
-        }
-    }
-
-    fn minutes(self) -> i64 {
-        match self {
-            Self::QuarterHour => 15,
-            Self::Hour => 60,
-            Self::SixHours => 6 * 60,
-            Self::Day => 24 * 60,
-            Self::Week => 7 * 24 * 60,
-        }
-    }
-
-    fn step(self) -> Step {
-        match self {
-            Self::QuarterHour | Self::Hour => Step::Minute,
-            Self::SixHours => Step::FiveMinutes,
-            Self::Day => Step::HalfHour,
-            Self::Week => Step::ThreeHours,
-        }
+        self.1
     }
 
     /// Returns where it begins: from six hours on at the beginning of an hour, as the ledger does.
-    pub(super) fn begin(self, now: Timestamp) -> Timestamp {
-        let begin = Timestamp::from_millis(now.as_millis() - self.minutes() * 60_000);
-        match self {
-            Self::QuarterHour | Self::Hour => self.step().begin(begin),
-            _ => self.step().begin(begin.hour()),
-        }
+    fn begin(self, now: Timestamp) -> Timestamp {
+        let Self(.., minutes, step) = self;
+        let begin = Timestamp::from_millis(now.as_millis() - minutes * 60_000);
+        step.begin(if minutes > 60 { begin.hour() } else { begin })
     }
 
     /// Links to the same page for other times.
     pub(super) fn choice(self, url: &str) -> Markup {
-        let links = Self::ALL.map(|one| (one.name(), with_query(url, &[("since", one.value())])));
-        kit::choice("Time range", self.name(), &links)
+        let links = Self::ALL.map(|one| (one.0, with_query(url, &[("since", one.1)])));
+        kit::choice("Time range", self.0, &links)
     }
 }
 
@@ -187,7 +162,21 @@ impl Shared {
         }
     }
 
-    async fn series(&self, query: SeriesQuery) -> anyhow::Result<Arc<JournalQuery>> {
+    async fn series(
+        &self,
+        scope: Scope<'_>,
+        (since, now): (Since, Timestamp),
+        (by, total): (By, Option<bool>),
+    ) -> anyhow::Result<Arc<JournalQuery>> {
+        let query = SeriesQuery {
+            topic: scope.topic.map(str::to_owned),
+            event_subscription: scope.name.map(str::to_owned),
+            from: Some(since.begin(now).into()),
+            step: Some(since.3),
+            by: Some(by),
+            total,
+            ..SeriesQuery::default()
+        };
         let question = JournalQueryInput { series: Some(query), ..JournalQueryInput::default() };
         self.ask(question, usize::MAX).await
     }
@@ -199,21 +188,12 @@ impl Shared {
         since: Since,
         now: Timestamp,
     ) -> anyhow::Result<Traffic> {
-        let (begins, step) = (since.begin(now), since.step());
-        let query = SeriesQuery {
-            topic: scope.topic.map(str::to_owned),
-            event_subscription: scope.name.map(str::to_owned),
-            from: Some(begins.into()),
-            step: Some(step),
-            by: Some(By::All),
-            ..SeriesQuery::default()
-        };
-        let answer = self.series(query).await?;
+        let answer = self.series(scope, (since, now), (By::All, None)).await?;
         let until = answer.known_until.map_or(now, |known| known.0.min(now));
         let entries = answer.series.as_deref().unwrap_or_default();
-        let mut traffic = Traffic::of(entries, (begins, until), step, answer.gaps());
-        traffic.kept_from = answer.begins.map(|kept| kept.0);
-        Ok(traffic)
+        let times = (since.begin(now), until);
+        let kept_from = answer.begins.map(|kept| kept.0);
+        Ok(Traffic { kept_from, ..Traffic::of(entries, times, since.3, answer.gaps()) })
     }
 
     /// Reads the sums of each event subscription, or of each topic, since then.
@@ -224,15 +204,8 @@ impl Shared {
         since: Since,
         now: Timestamp,
     ) -> anyhow::Result<Totals> {
-        let query = SeriesQuery {
-            topic: topic.map(str::to_owned),
-            from: Some(since.begin(now).into()),
-            step: Some(since.step()),
-            by: Some(by),
-            total: Some(true),
-            ..SeriesQuery::default()
-        };
-        let answer = self.series(query).await?;
+        let scope = Scope { topic, name: None };
+        let answer = self.series(scope, (since, now), (by, Some(true))).await?;
         let owner = |entry: &SeriesEntry| {
             let of = |name: &Option<String>| name.as_deref().map(name::folded).unwrap_or_default();
             ((of(&entry.topic), of(&entry.event_subscription)), flow(entry))
@@ -250,7 +223,7 @@ impl Shared {
         let query = LedgerQuery {
             topic: Some(topic.to_owned()),
             event_subscription: Some(name.to_owned()),
-            from: Some(Since::Day.begin(now).into()),
+            from: Some(Since::DAY.begin(now).into()),
             ..LedgerQuery::default()
         };
         let question = JournalQueryInput { ledger: Some(query), ..JournalQueryInput::default() };
@@ -273,7 +246,7 @@ impl Shared {
         let query = AttemptsQuery {
             topic: Some(topic.to_owned()),
             event_subscription: Some(name.to_owned()),
-            from: Some(Since::Day.begin(now).into()),
+            from: Some(Since::DAY.begin(now).into()),
             failed: failed.then_some(true),
             ..AttemptsQuery::default()
         };
@@ -308,17 +281,24 @@ pub(super) fn sum(reasons: &BTreeMap<String, u64>) -> u64 {
 }
 
 /// Returns the events that were matched or redriven.
-pub(super) fn came(account: &Account) -> u64 {
+fn came(account: &Account) -> u64 {
     account.matched.saturating_add(account.redriven)
 }
 
-/// Returns the events that ended undelivered.
-pub(super) fn undelivered(account: &Account) -> u64 {
-    sum(&account.dead_lettered).saturating_add(sum(&account.dropped))
+/// Shows the parts of what came by what became of it.
+pub(super) fn share(account: &Account) -> Markup {
+    chart::mini(&[
+        (Kind::Ok, account.delivered, "delivered"),
+        (Kind::Warn, came(account).saturating_sub(ended(account)), "without an end"),
+        (Kind::Dead, sum(&account.dead_lettered), "dead-lettered"),
+        (Kind::Bad, sum(&account.dropped), "lost"),
+    ])
 }
 
 fn ended(account: &Account) -> u64 {
-    account.delivered.saturating_add(undelivered(account))
+    [account.delivered, sum(&account.dead_lettered), sum(&account.dropped)]
+        .into_iter()
+        .fold(0, u64::saturating_add)
 }
 
 impl Traffic {
@@ -351,31 +331,47 @@ impl Traffic {
         }
     }
 
-    pub(super) fn each(&self, count: impl Fn(&Flow) -> u64) -> Vec<u64> {
+    fn each(&self, count: impl Fn(&Flow) -> u64) -> Vec<u64> {
         self.steps.iter().map(count).collect()
     }
 
-    /// Returns the same for a line, as far as it is known.
-    pub(super) fn line(&self, count: impl Fn(&Flow) -> u64) -> Vec<Option<u64>> {
+    /// Draws a count as a line, as far as it is known.
+    pub(super) fn spark(&self, kind: Kind, count: impl Fn(&Flow) -> u64) -> Markup {
         let begin = |at: usize| {
             let at = i64::try_from(at).unwrap_or(i64::MAX);
             self.begins.as_millis().saturating_add(at.saturating_mul(self.step.as_millis() as i64))
         };
         let is_kept = |at| self.kept_from.is_none_or(|kept| begin(at) >= kept.as_millis());
         let each = self.steps.iter().enumerate();
-        each.map(|(at, flow)| is_kept(at).then(|| count(flow))).collect()
+        let known: Vec<_> = each.map(|(at, flow)| is_kept(at).then(|| count(flow))).collect();
+        chart::spark(&known, kind)
+    }
+
+    /// Draws what waited.
+    pub(super) fn waiting_spark(&self, now: Option<u64>) -> Markup {
+        chart::spark(&self.waited(now), Kind::Warn)
     }
 
     /// Says what it counts of the last hour, where its steps tell.
-    pub(super) fn last_hour(&self, count: impl Fn(&Flow) -> u64) -> Option<Markup> {
-        let steps = usize::try_from(3_600 / self.step.as_secs().max(1)).ok()?;
+    pub(super) fn last_hour(&self, count: impl Fn(&Flow) -> u64) -> Markup {
+        let steps = usize::try_from(3_600 / self.step.as_secs().max(1)).unwrap_or(0);
         let is_told = (12..=self.steps.len()).contains(&steps);
         let counted = self.steps.iter().rev().take(steps).map(count).sum();
-        is_told.then(|| html! { (number(counted)) " in the last hour" })
+        html! { @if is_told { (number(counted)) " in the last hour" } }
+    }
+
+    /// Returns series of it as bars.
+    pub(super) fn bars<'a>(&self, label: &'a str, series: &'a [Series]) -> Bars<'a> {
+        Bars::of(label, series, self.begins, self.step)
+    }
+
+    /// Tells what is not in it.
+    pub(super) fn gaps(&self) -> Markup {
+        html! { @for gap in &self.gaps { p.sm.m { (visible(gap)) } } }
     }
 
     /// Returns what waited at the end of each step, from what waits now: what came less what ended, backwards.
-    pub(super) fn waited(&self, now: Option<u64>) -> Vec<Option<u64>> {
+    fn waited(&self, now: Option<u64>) -> Vec<Option<u64>> {
         let Some(now) = now else { return Vec::new() };
         let mut waits = i128::from(now);
         let mut all = Vec::with_capacity(self.steps.len());
@@ -389,27 +385,24 @@ impl Traffic {
 
     /// Returns what became of events, for bars: what ended in a step by its end, and by how much more came.
     pub(super) fn fates(&self) -> Vec<Series> {
-        let series = |name: &str, kind, count: fn(&Account) -> u64| Series {
-            name: name.to_owned(),
-            kind,
-            values: self.each(|flow| count(&flow.account)),
+        let series = |kind, name, count: fn(&Account) -> u64| {
+            Series::of(kind, name, self.each(|flow| count(&flow.account)))
         };
         vec![
-            series("Delivered", Kind::Ok, |account| account.delivered),
-            series("More came than ended", Kind::Warn, |it| came(it).saturating_sub(ended(it))),
-            series("Dead-lettered", Kind::Dead, |account| sum(&account.dead_lettered)),
-            series("Lost", Kind::Bad, |account| sum(&account.dropped)),
+            series(Kind::Ok, "Delivered", |account| account.delivered),
+            series(Kind::Warn, "More came than ended", |it| came(it).saturating_sub(ended(it))),
+            series(Kind::Dead, "Dead-lettered", |account| sum(&account.dead_lettered)),
+            series(Kind::Bad, "Lost", |account| sum(&account.dropped)),
         ]
     }
 
     /// Returns delivered events and failed attempts, for bars.
-    pub(super) fn attempts(&self) -> Vec<Series> {
+    pub(super) fn attempts(&self) -> [Series; 2] {
         let delivered = self.each(|flow| flow.account.delivered);
         let failed = self.each(|flow| sum(&flow.failed));
-        let series = |name: &str, kind, values| Series { name: name.to_owned(), kind, values };
-        vec![
-            series("Delivered events", Kind::Ok, delivered),
-            series("Failed attempts", Kind::Bad, failed),
+        [
+            Series::of(Kind::Ok, "Delivered events", delivered),
+            Series::of(Kind::Bad, "Failed attempts", failed),
         ]
     }
 
@@ -427,66 +420,59 @@ impl Traffic {
     }
 }
 
+/// A count, which may link to more about it; it has its colour where it counts anything.
+pub(super) fn counted_tile(
+    url: &str,
+    kind: Option<Kind>,
+    label: &str,
+    traffic: &Traffic,
+    count: fn(&Flow) -> u64,
+) -> Markup {
+    let events = count(&traffic.total);
+    let spark = traffic.spark(kind.unwrap_or(Kind::Acc), count);
+    let kind = kind.map(|kind| if events > 0 { kind } else { Kind::Off });
+    let value = kit::unit(number(events), if kind.is_none() { "events" } else { "" });
+    kit::tile_to(url, kind, label, value, traffic.last_hour(count), spark)
+}
+
 /// The part of what came that was delivered.
 pub(super) fn delivered_tile(traffic: &Traffic) -> Markup {
     let account = &traffic.total.account;
     let (delivered, came) = (account.delivered, came(account));
     // Counts are of the time at which they were made: what is delivered now may have come before.
     let is_older = delivered > came;
-    kit::tile(&Tile {
-        label: "Delivered",
-        value: if is_older { number(delivered) } else { text::percent(delivered, came) },
-        note: Some(html! {
-            @if is_older { (number(came)) " came meanwhile" } @else { (number(delivered)) " of " (number(came)) }
-        }),
-        spark: Some(chart::spark(&traffic.line(|flow| flow.account.delivered), Kind::Ok)),
-        kind: Some(Kind::Ok),
-        ..Tile::default()
-    })
+    let value = if is_older { number(delivered) } else { text::percent(delivered, came) };
+    let note = html! {
+        @if is_older { (number(came)) " came meanwhile" } @else { (number(delivered)) " of " (number(came)) }
+    };
+    let spark = traffic.spark(Kind::Ok, |flow| flow.account.delivered);
+    kit::tile(Kind::Ok, "Delivered", value, note, spark)
 }
 
 /// The time from publish to delivery: percentiles are bounds.
 pub(super) fn latency_tile(traffic: &Traffic) -> Markup {
-    let [p50, p95, p99] = text::bounds(&traffic.total.account.latencies);
-    kit::tile(&Tile {
-        label: "Publish to delivery, p95",
-        value: p95.unwrap_or_else(|| "–".to_owned()),
-        note: p50.zip(p99).map(|(p50, p99)| html! { "p50 " (p50) " · p99 " (p99) }),
-        ..Tile::default()
-    })
+    let latencies = &traffic.total.account.latencies;
+    let [p50, p95, p99] = text::bounds(latencies);
+    let note = html! { @if latencies.events() > 0 { "p50 " (p50) " · p99 " (p99) } };
+    kit::tile(None, "Publish to delivery, p95", p95, note, "")
 }
 
 /// Bars of what became of events, and failed attempts by answer.
 pub(super) fn charts(whose: &str, traffic: &Traffic) -> Markup {
     let series = traffic.fates();
     let label = format!("What became of events {whose}");
-    let bars = Bars {
-        label: &label,
-        series: &series,
-        begins: traffic.begins,
-        step: traffic.step,
-        mark: None,
-        low: false,
-    };
-    let key: Vec<_> = series.iter().map(|one| (one.kind, one.name.as_str(), None)).collect();
+    let bars = traffic.bars(&label, &series);
     let failed = &traffic.total.failed;
-    let mut rows: Vec<_> = failed.iter().collect();
-    rows.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-    let row = |(outcome, count): (&String, &u64)| Row {
-        name: text::outcome(outcome),
-        count: *count,
-        kind: Kind::Warn,
-        url: None,
-    };
-    let rows: Vec<_> = rows.into_iter().map(row).collect();
+    let row =
+        |(outcome, count): (&String, &u64)| (Kind::Warn, text::outcome(outcome), *count, None);
+    let mut rows: Vec<_> = failed.iter().map(row).collect();
+    rows.sort_by_key(|(_, _, count, _)| std::cmp::Reverse(*count));
+    let in_all = html! { span.sm.m { (number(sum(failed))) " in all" } };
     html! {
         div.g.g21 {
-            section.card {
-                header { h2 { "What became of events" } (chart::legend(&key)) }
-                div.in { (chart::bars(&bars)) @for gap in &traffic.gaps { p.sm.m { (visible(gap)) } } }
-                footer { (chart::bars_table(&bars)) }
-            }
-            (kit::card("Failed attempts by answer", &html! { span.sm.m { (number(sum(failed))) " in all" } }, &html! {
+            (kit::figure("What became of events", bars.legend(), html! { (bars.picture()) (traffic.gaps()) },
+                bars.table()))
+            (kit::card("Failed attempts by answer", in_all, html! {
                 @if rows.is_empty() { p.m { "No attempt has failed." } } @else { (chart::breakdown(&rows)) }
             }))
         }
@@ -523,19 +509,19 @@ mod tests {
     #[test]
     fn a_range_begins_with_a_step_and_a_long_one_with_an_hour() {
         let now = at("2026-01-08T14:32:08Z");
-        for (since, want, steps) in [
-            (Since::QuarterHour, "2026-01-08T14:17:00.000Z", 16),
-            (Since::Hour, "2026-01-08T13:32:00.000Z", 61),
-            (Since::SixHours, "2026-01-08T08:00:00.000Z", 79),
-            (Since::Day, "2026-01-07T14:00:00.000Z", 50),
-            (Since::Week, "2026-01-01T12:00:00.000Z", 57),
+        for (value, want, steps) in [
+            ("15m", "2026-01-08T14:17:00.000Z", 16),
+            ("1h", "2026-01-08T13:32:00.000Z", 61),
+            ("<b>", "2026-01-08T08:00:00.000Z", 79),
+            ("24h", "2026-01-07T14:00:00.000Z", 50),
+            ("7d", "2026-01-01T12:00:00.000Z", 57),
         ] {
+            let asked = SinceQuery { since: Some(value.to_owned()), ..SinceQuery::default() };
+            let since = asked.since();
             assert_eq!(since.begin(now).to_iso_8601(), want);
-            assert_eq!(Since::read(Some(since.value())), since);
-            let traffic = Traffic::of(&[], (since.begin(now), now), since.step(), Vec::new());
-            assert_eq!(traffic.steps.len(), steps, "{since:?}");
+            let traffic = Traffic::of(&[], (since.begin(now), now), since.3, Vec::new());
+            assert_eq!(traffic.steps.len(), steps, "{value}");
         }
-        assert_eq!(Since::read(Some("<b>")), Since::SixHours);
     }
 
     #[test]

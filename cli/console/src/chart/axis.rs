@@ -8,7 +8,7 @@ use super::{Kind, duration};
 use crate::text::visible;
 
 /// The shortest axis, in seconds.
-const LEAST: f64 = 10.0;
+pub(super) const LEAST: f64 = 10.0;
 
 /// Marks below the axis: seconds and their names.
 const TICKS: [(f64, &str); 12] = [
@@ -50,16 +50,6 @@ pub(crate) struct Point {
     pub(crate) told: String,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Axis<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) points: &'a [Point],
-    /// Seconds that it shows at least.
-    pub(crate) longest: f64,
-    /// Seconds since the beginning; not drawn behind the end.
-    pub(crate) now: Option<f64>,
-}
-
 /// Returns the position of a time on an axis of that length, in per cent: the first minutes get as much
 /// room as the last hours.
 pub(super) fn place(at: f64, longest: f64) -> f64 {
@@ -72,8 +62,8 @@ pub(super) fn percent(place: f64) -> String {
 }
 
 /// Returns the length that shows all points.
-pub(super) fn length<'a>(points: impl IntoIterator<Item = &'a Point>, longest: f64) -> f64 {
-    points.into_iter().map(|point| point.at).fold(longest.max(LEAST), f64::max)
+pub(super) fn length<'a>(points: impl IntoIterator<Item = &'a Point>) -> f64 {
+    points.into_iter().map(|point| point.at).fold(LEAST, f64::max)
 }
 
 /// Writes what a point says and when.
@@ -82,21 +72,26 @@ fn told(point: &Point) -> String {
     format!("{} at {}", visible(&point.told), duration(at))
 }
 
-/// The points in the order of time, each with its title, on a line at that height.
-fn line(points: &[Point], longest: f64, y: u32) -> Markup {
+/// Returns them in the order of time.
+fn sorted(points: &[Point]) -> Vec<&Point> {
     let mut points: Vec<_> = points.iter().collect();
     points.sort_by(|one, other| one.at.total_cmp(&other.at));
+    points
+}
+
+/// The points, each with its title, on a line at that height.
+fn line(points: &[Point], longest: f64, y: u32) -> Markup {
     let mut free = f64::MIN;
     html! {
         line.s-line x1="2%" x2="98%" y1=(y) y2=(y) stroke-width="2" {}
-        @for point in points {
+        @for point in sorted(points) {
             @let place = place(point.at, longest);
             @let x = percent(place);
             @let half = 1.0 + 0.8 * point.label.chars().count() as f64;
             g {
                 title { (told(point)) }
                 @match point.mark {
-                    Mark::Dot(kind) => circle class=(kind.fill()) cx=(x) cy=(y) r="6" {},
+                    Mark::Dot(kind) => circle class={ "f-" (kind.name()) } cx=(x) cy=(y) r="6" {},
                     Mark::Next => circle.hol cx=(x) cy=(y) r="6" {},
                     Mark::End => (end(&x, y)),
                 }
@@ -111,23 +106,22 @@ fn line(points: &[Point], longest: f64, y: u32) -> Markup {
 
 pub(super) fn end(x: &str, y: u32) -> Markup {
     html! {
-        rect class=(Kind::Dead.fill()) x=(x) y=(y.saturating_sub(9)) width="4" height="18" rx="2"
+        rect.f-dead x=(x) y=(y.saturating_sub(9)) width="4" height="18" rx="2"
             transform="translate(-2)" {}
     }
 }
 
 fn ticks(longest: f64, y: u32) -> Markup {
     let mut last = f64::MIN;
-    let places = TICKS.iter().map(|(seconds, name)| (place(*seconds, longest), *seconds, *name));
-    let fits = |(x, seconds, _): &(f64, f64, &str)| {
-        let fits = *seconds <= longest && *x - last >= APART;
-        if fits {
-            last = *x;
-        }
+    let places = TICKS.iter().filter(|(seconds, _)| *seconds <= longest);
+    let places = places.map(|(seconds, name)| (place(*seconds, longest), *name));
+    let fits = |(x, _): &(f64, &str)| {
+        let fits = *x - last >= APART;
+        last = if fits { *x } else { last };
         fits
     };
     html! {
-        @for (x, _, name) in places.filter(fits) {
+        @for (x, name) in places.filter(fits) {
             @let x = percent(x);
             line.s-line x1=(x) x2=(x) y1=(y) y2=(y + 8) {}
             text x=(x) y=(y + 22) text-anchor="middle" { (name) }
@@ -140,30 +134,18 @@ fn present(now: Option<f64>, longest: f64) -> Option<String> {
     now.filter(|now| *now <= longest).map(|now| percent(place(now, longest)))
 }
 
-fn now_line(now: Option<f64>, longest: f64, y: u32) -> Markup {
-    html! {
-        @if let Some(x) = present(now, longest) {
-            line.s-ink x1=(x) x2=(x) y1="12" y2=(y + 8) {}
-            text.b x=(x) y="8" text-anchor="middle" { "now" }
-        }
-    }
-}
-
 /// Returns what those are told who don't see the points.
 fn label(name: &str, points: &[Point]) -> String {
-    let mut points: Vec<_> = points.iter().collect();
-    points.sort_by(|one, other| one.at.total_cmp(&other.at));
-    let told: Vec<_> = points.into_iter().map(told).collect();
+    let told: Vec<_> = sorted(points).into_iter().map(told).collect();
     format!("{}: {}", visible(name), told.join("; "))
 }
 
 /// Points with their labels, above the names of times.
-pub(crate) fn axis(given: &Axis<'_>) -> Markup {
-    let Axis { name, points, longest, now } = given;
-    let longest = length(*points, *longest);
+pub(crate) fn axis(name: &str, points: &[Point]) -> Markup {
+    let longest = length(points);
     html! {
         svg.tl height="66" role="img" aria-label=(label(name, points)) {
-            (ticks(longest, 32)) (now_line(*now, longest, 32)) (line(points, longest, 32))
+            (ticks(longest, 32)) (line(points, longest, 32))
         }
     }
 }
@@ -173,7 +155,11 @@ pub(super) fn head(longest: f64, now: Option<f64>) -> Markup {
     html! {
         svg.tl height="44" aria-hidden="true" {
             line.s-line x1="2%" x2="98%" y1="18" y2="18" stroke-width="2" {}
-            (ticks(longest, 18)) (now_line(now, longest, 18))
+            (ticks(longest, 18))
+            @if let Some(x) = present(now, longest) {
+                line.s-ink x1=(x) x2=(x) y1="12" y2="26" {}
+                text.b x=(x) y="8" text-anchor="middle" { "now" }
+            }
         }
     }
 }

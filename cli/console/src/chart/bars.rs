@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use maud::{Markup, html};
 
-use super::Kind;
+use super::{Kind, legend};
 use crate::text::{number, visible};
 use gridpost_core::time::Timestamp;
 
@@ -18,8 +18,13 @@ pub(crate) struct Series {
     pub(crate) values: Vec<u64>,
 }
 
+impl Series {
+    pub(crate) fn of(kind: Kind, name: &str, values: Vec<u64>) -> Self {
+        Self { name: name.to_owned(), kind, values }
+    }
+}
+
 /// Counts over the time. All series have as many steps as the longest: what is missing is zero.
-#[derive(Clone, Debug)]
 pub(crate) struct Bars<'a> {
     pub(crate) label: &'a str,
     /// From below.
@@ -40,14 +45,6 @@ pub(super) struct Span {
     pub(super) steps: usize,
 }
 
-/// How a point in time is written beside a picture. The script writes it so in the reader's zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Second,
-    Minute,
-    Day,
-}
-
 impl Span {
     fn at(self, step: usize) -> Timestamp {
         self.begins + self.step.saturating_mul(u32::try_from(step).unwrap_or(u32::MAX))
@@ -59,11 +56,12 @@ impl Span {
         u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn form(self, every: u64) -> Form {
+    /// Returns how a point in time is written beside it. The script writes it so in the reader's zone.
+    fn form(self, every: u64) -> &'static str {
         match every {
-            _ if self.length() > DAY => Form::Day,
-            every if every.is_multiple_of(60_000) => Form::Minute,
-            _ => Form::Second,
+            _ if self.length() > DAY => "day",
+            every if every.is_multiple_of(60_000) => "minute",
+            _ => "second",
         }
     }
 
@@ -103,19 +101,19 @@ fn gaps(length: u64) -> u64 {
 
 /// Writes a point in time as below a picture, with the day where that is not clear.
 pub(crate) fn hour(at: Timestamp, has_day: bool) -> Markup {
-    time(at, if has_day { Form::Day } else { Form::Minute })
+    time(at, if has_day { "day" } else { "minute" })
 }
 
-fn time(at: Timestamp, form: Form) -> Markup {
+fn time(at: Timestamp, form: &str) -> Markup {
     let utc = at.utc();
     let (hour, minute, second) = utc.time().as_hms();
     let clock = format!("{hour:02}:{minute:02}");
-    let (name, text) = match form {
-        Form::Second => ("second", format!("{clock}:{second:02}")),
-        Form::Minute => ("minute", clock),
-        Form::Day => ("day", format!("{} {:.3} {clock}", utc.day(), utc.month().to_string())),
+    let text = match form {
+        "second" => format!("{clock}:{second:02}"),
+        "day" => format!("{} {:.3} {clock}", utc.day(), utc.month().to_string()),
+        _ => clock,
     };
-    html! { time datetime=(at.to_iso_8601()) data-form=(name) { (text) } }
+    html! { time datetime=(at.to_iso_8601()) data-form=(form) { (text) } }
 }
 
 /// Returns the top of an axis, at least as high as the highest value. Its quarters are whole numbers.
@@ -179,21 +177,17 @@ fn paths(series: &[Series], height: f64, top: u128) -> Markup {
     let drawn = series.iter().zip(gaps).zip(stacked(series, height, top as f64));
     html! {
         @for ((one, gap), bars) in drawn.filter(|(_, bars)| !bars.is_empty()) {
-            path class=(one.kind.fill()) d=(bars.into_iter().map(|one| bar(gap, one)).collect::<String>()) {}
+            @let path: String = bars.into_iter().map(|one| bar(gap, one)).collect();
+            path class={ "f-" (one.kind.name()) } d=(path) {}
         }
     }
 }
 
 /// The picture with its frame; the script finds in `data-` what it tells where one points. Beginning and
 /// step are in milliseconds, names and values (by name, then by step) are JSON.
-pub(super) fn figure(
-    label: &str,
-    span: Span,
-    series: &[(String, Vec<u64>)],
-    plot: &Markup,
-) -> Markup {
+pub(super) fn figure(label: &str, span: Span, series: &[Series], plot: &Markup) -> Markup {
     let (names, values): (Vec<_>, Vec<_>) =
-        series.iter().map(|(name, values)| (visible(name), values)).unzip();
+        series.iter().map(|one| (visible(&one.name), &one.values)).unzip();
     let json = |text: serde_json::Result<String>| text.unwrap_or_default();
     html! {
         figure.chart tabindex="0" aria-label=(visible(label))
@@ -205,41 +199,57 @@ pub(super) fn figure(
     }
 }
 
-/// Stacked bars over the time.
-pub(crate) fn bars(given: &Bars<'_>) -> Markup {
-    let Bars { label, series, begins, step, mark, low } = given;
-    let steps = steps(series);
-    let span = Span { begins: *begins, step: *step, steps };
-    let (width, top) = (steps.max(1) * 10, nice(highest(series)));
-    let mark = mark.filter(|mark| (0.0..=steps as f64).contains(mark));
-    let plot = html! {
-        div class=(if *low { "plot low" } else { "plot" }) {
-            ol.y aria-hidden="true" { @for quarter in (0..=4).rev() { li { (short(top / 4 * quarter)) } } }
-            svg viewBox={ "0 0 " (width) " 100" } preserveAspectRatio="none" shape-rendering="crispEdges"
-                role="img" aria-label={ (visible(label)) ". The table has the same." } {
-                @for y in [0, 25, 50, 75, 100] { line.s-line x1="0" x2=(width) y1=(y) y2=(y) {} }
-                (paths(series, 100.0, top))
-                @if let Some(mark) = mark {
-                    @let x = format!("{:.1}", mark * 10.0);
-                    line.s-ink x1=(x) x2=(x) y1="0" y2="100" {}
-                }
-            }
-            (span.labels())
-        }
-    };
-    let told: Vec<_> = series.iter().map(|one| (one.name.clone(), one.values.clone())).collect();
-    figure(label, span, &told, &plot)
-}
+impl<'a> Bars<'a> {
+    pub(crate) fn of(
+        label: &'a str,
+        series: &'a [Series],
+        begins: Timestamp,
+        step: Duration,
+    ) -> Self {
+        Self { label, series, begins, step, mark: None, low: false }
+    }
 
-/// The numbers of [`bars`], to be unfolded.
-pub(crate) fn bars_table(given: &Bars<'_>) -> Markup {
-    let Bars { label, series, begins, step, .. } = given;
-    let span = Span { begins: *begins, step: *step, steps: steps(series) };
-    let names: Vec<_> = series.iter().map(|one| visible(&one.name)).collect();
-    let cell = |step| move |one: &Series| number(one.values.get(step).copied().unwrap_or(0));
-    let rows: Vec<Vec<_>> =
-        (0..span.steps).map(|step| series.iter().map(cell(step)).collect()).collect();
-    table(label, span, &names, &rows)
+    fn span(&self) -> Span {
+        Span { begins: self.begins, step: self.step, steps: steps(self.series) }
+    }
+
+    pub(crate) fn legend(&self) -> Markup {
+        let names = self.series.iter().map(|one| (one.kind, one.name.as_str(), None));
+        legend(&names.collect::<Vec<_>>())
+    }
+
+    /// Draws them stacked.
+    pub(crate) fn picture(&self) -> Markup {
+        let Bars { label, series, mark, low, .. } = self;
+        let span = self.span();
+        let (width, top) = (span.steps.max(1) * 10, nice(highest(series)));
+        let mark = mark.filter(|mark| (0.0..=span.steps as f64).contains(mark));
+        let plot = html! {
+            div class=(if *low { "plot low" } else { "plot" }) {
+                ol.y aria-hidden="true" { @for quarter in (0..=4).rev() { li { (short(top / 4 * quarter)) } } }
+                svg viewBox={ "0 0 " (width) " 100" } preserveAspectRatio="none" shape-rendering="crispEdges"
+                    role="img" aria-label={ (visible(label)) ". The table has the same." } {
+                    @for y in [0, 25, 50, 75, 100] { line.s-line x1="0" x2=(width) y1=(y) y2=(y) {} }
+                    (paths(series, 100.0, top))
+                    @if let Some(mark) = mark {
+                        @let x = format!("{:.1}", mark * 10.0);
+                        line.s-ink x1=(x) x2=(x) y1="0" y2="100" {}
+                    }
+                }
+                (span.labels())
+            }
+        };
+        figure(label, span, series, &plot)
+    }
+
+    /// Lists the numbers, to be unfolded.
+    pub(crate) fn table(&self) -> Markup {
+        let names: Vec<_> = self.series.iter().map(|one| visible(&one.name)).collect();
+        let cell = |step| move |one: &Series| number(one.values.get(step).copied().unwrap_or(0));
+        let row = |step| self.series.iter().map(cell(step)).collect();
+        let rows: Vec<Vec<_>> = (0..self.span().steps).map(row).collect();
+        table(self.label, self.span(), &names, &rows)
+    }
 }
 
 /// A folded table of what a picture shows, with a row for each step.
@@ -302,25 +312,16 @@ mod tests {
 
     #[test]
     fn the_heights_of_a_bar_sum_up_to_its_share_of_the_axis() {
-        let one = |values: &[u64]| Series {
-            name: String::new(),
-            kind: Kind::Ok,
-            values: values.to_vec(),
-        };
+        let one = |values: &[u64]| Series::of(Kind::Ok, "", values.to_vec());
         let series = [one(&[30, 0, 20]), one(&[10, 40])];
         let bars = stacked(&series, 100.0, 80.0);
         let first = vec![(0, 62.5, 37.5), (2, 75.0, 25.0)];
         assert_eq!(bars, [first, vec![(0, 50.0, 12.5), (1, 50.0, 50.0)]]);
-        let highest = one(&[u64::MAX]);
-        let series = [highest.clone(), highest];
-        let bars = stacked(&series, 100.0, highest_of(&series));
+        let series = [one(&[u64::MAX]), one(&[u64::MAX])];
+        let bars = stacked(&series, 100.0, nice(highest(&series)) as f64);
         assert!(bars.concat().iter().all(|(_, top, own)| *top >= 0.0 && *own > 45.0), "{bars:?}");
         let small = stacked(&[one(&[1])], 110.0, 1e9);
         assert_eq!(small, [[(0, 109.0, 1.0)]], "what counts anything is seen");
-    }
-
-    fn highest_of(series: &[Series]) -> f64 {
-        nice(highest(series)) as f64
     }
 
     #[test]

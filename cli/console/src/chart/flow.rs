@@ -18,39 +18,21 @@ const THICK: f64 = 8.0;
 const LEAST: f64 = 12.0;
 const GAP: f64 = 22.0;
 
-#[derive(Clone, Debug)]
+/// Topics or the like: their name, what is told of them, and their events.
 pub(crate) struct Source {
     pub(crate) name: String,
     pub(crate) told: String,
     pub(crate) count: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Flow<'a> {
-    pub(crate) sources: &'a [Source],
-    pub(crate) ends: &'a [(Kind, u64, &'a str)],
-}
-
-/// Returns top and height of each box: its share, and what is smaller larger.
-fn boxes(counts: &[u64]) -> Vec<(f64, f64)> {
+/// Returns top and height of each share of the whole, below each other with a gap; what is small is larger.
+fn shares(counts: &[u64], gap: f64, least: f64) -> Vec<(f64, f64)> {
     let sum = counts.iter().map(|count| *count as f64).sum::<f64>().max(1.0);
-    let free = (WHOLE - GAP * counts.len().saturating_sub(1) as f64).max(0.0);
+    let free = (WHOLE - gap * counts.len().saturating_sub(1) as f64).max(0.0);
     let mut y = TOP;
     let mut place = |count: &u64| {
-        let (top, height) = (y, (*count as f64 / sum * free).max(LEAST));
-        y += height + GAP;
-        (top, height)
-    };
-    counts.iter().map(&mut place).collect()
-}
-
-/// Returns top and height of each share of the whole, below each other.
-fn shares(counts: &[u64]) -> Vec<(f64, f64)> {
-    let sum = counts.iter().map(|count| *count as f64).sum::<f64>().max(1.0);
-    let mut y = TOP;
-    let mut place = |count: &u64| {
-        let (top, height) = (y, *count as f64 / sum * WHOLE);
-        y += height;
+        let (top, height) = (y, (*count as f64 / sum * free).max(least));
+        y += height + gap;
         (top, height)
     };
     counts.iter().map(&mut place).collect()
@@ -73,13 +55,13 @@ fn label(x: &str, (top, height): (f64, f64), name: &str, told: &str) -> Markup {
 }
 
 /// Sources, the whole and ends, each with its number; nothing without events.
-pub(crate) fn flow(Flow { sources, ends }: &Flow<'_>) -> Markup {
+pub(crate) fn flow(sources: &[Source], ends: &[(Kind, u64, &str)]) -> Markup {
     let sources: Vec<_> = sources.iter().filter(|one| one.count > 0).collect();
     let counts: Vec<_> = sources.iter().map(|one| one.count).collect();
     let ends: Vec<_> = ends.iter().filter(|(_, count, _)| *count > 0).collect();
     let ended: Vec<_> = ends.iter().map(|(_, count, _)| *count).collect();
     let whole = counts.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
-    let (left, right) = (boxes(&counts), boxes(&ended));
+    let [left, right] = [&counts, &ended].map(|counts| shares(counts, GAP, LEAST));
     let bottom =
         left.iter().chain(&right).map(|(top, height)| top + height).fold(TOP + WHOLE, f64::max);
     let height = bottom + 16.0;
@@ -87,7 +69,8 @@ pub(crate) fn flow(Flow { sources, ends }: &Flow<'_>) -> Markup {
     let told = spoken(
         told.chain(ends.iter().map(|(_, count, name)| format!("{name} {}", number(*count)))),
     );
-    let spread = |counts: &[u64], at: f64| shares(counts).into_iter().map(move |share| (at, share));
+    let spread =
+        |counts: &[u64], at| shares(counts, 0.0, 0.0).into_iter().map(move |one| (at, one));
     html! {
         @if whole > 0 {
             svg.tl height=(format!("{height:.0}")) role="img" aria-label=(told) {
@@ -99,8 +82,9 @@ pub(crate) fn flow(Flow { sources, ends }: &Flow<'_>) -> Markup {
                     }
                     rect.f-acc x=(MIDDLE) width=(THICK) y=(TOP) height=(WHOLE) {}
                     @for ((end, to), from) in ends.iter().zip(&right).zip(spread(&ended, MIDDLE + THICK)) {
-                        path class=(end.0.fill()) fill-opacity=".3" d=(ribbon(from, (LAST, *to))) {}
-                        rect class=(end.0.fill()) x=(LAST) width=(THICK) y=(format!("{:.1}", to.0)) height=(format!("{:.1}", to.1)) {}
+                        path class={ "f-" (end.0.name()) } fill-opacity=".3" d=(ribbon(from, (LAST, *to))) {}
+                        @let [top, height] = [to.0, to.1].map(|at| format!("{at:.1}"));
+                        rect class={ "f-" (end.0.name()) } x=(LAST) width=(THICK) y=(top) height=(height) {}
                     }
                 }
                 text x="0" y="12" { "accepted by topic" }
@@ -122,15 +106,9 @@ mod tests {
 
     #[test]
     fn shares_fill_the_whole_and_small_boxes_are_larger() {
-        let near = |found: &[(f64, f64)], want: &[(f64, f64)]| {
-            let same = |((a, b), (c, d)): (&(f64, f64), &(f64, f64))| {
-                (a - c).abs() < 0.01 && (b - d).abs() < 0.01
-            };
-            assert!(found.len() == want.len() && found.iter().zip(want).all(same), "{found:?}");
-        };
-        near(&shares(&[3, 1]), &[(24.0, 180.0), (204.0, 60.0)]);
-        near(&boxes(&[999_999, 1]), &[(24.0, 218.0), (264.0, 12.0)]);
-        near(&boxes(&[]), &[]);
-        near(&shares(&[u64::MAX, u64::MAX]), &[(24.0, 120.0), (144.0, 120.0)]);
+        let told = |counts: &[u64], gap, least| format!("{:.0?}", shares(counts, gap, least));
+        assert_eq!(told(&[3, 1], 0.0, 0.0), "[(24, 180), (204, 60)]");
+        assert_eq!(told(&[999_999, 1], GAP, LEAST), "[(24, 218), (264, 12)]");
+        assert_eq!(told(&[u64::MAX, u64::MAX], 0.0, 0.0), "[(24, 120), (144, 120)]");
     }
 }

@@ -10,7 +10,6 @@ use super::{Kind, duration};
 use crate::text::visible;
 
 /// What became of an event at one event subscription.
-#[derive(Clone, Debug)]
 pub(crate) struct Lane {
     /// For those who don't see the picture.
     pub(crate) name: String,
@@ -21,9 +20,9 @@ pub(crate) struct Lane {
     pub(crate) standing: Markup,
 }
 
-/// The lanes of one event, over at least `longest` seconds since its publish.
-pub(crate) fn lanes(lanes: &[Lane], longest: f64, now: Option<f64>) -> Markup {
-    let longest = axis::length(lanes.iter().flat_map(|lane| &lane.points), longest);
+/// The lanes of one event, over at least a minute since its publish.
+pub(crate) fn lanes(lanes: &[Lane], now: Option<f64>) -> Markup {
+    let longest = axis::length(lanes.iter().flat_map(|lane| &lane.points)).max(60.0);
     html! {
         ul.lanes {
             li {
@@ -46,7 +45,6 @@ pub(crate) fn lanes(lanes: &[Lane], longest: f64, now: Option<f64>) -> Markup {
     }
 }
 
-#[derive(Clone, Debug)]
 pub(crate) struct Attempt {
     pub(crate) number: u32,
     /// Its outcome as a pill.
@@ -61,32 +59,14 @@ pub(crate) struct Attempt {
 }
 
 /// The attempt that comes, or why none does.
-#[derive(Clone, Debug)]
 pub(crate) struct Coming {
     pub(crate) number: u32,
     pub(crate) status: Markup,
     /// Seconds since the beginning.
     pub(crate) at: Option<f64>,
     /// When its time ends, in seconds since the beginning.
-    pub(crate) ends: Option<f64>,
+    pub(crate) ends: f64,
     pub(crate) told: Markup,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Waterfall<'a> {
-    pub(crate) attempts: &'a [Attempt],
-    pub(crate) next: Option<Coming>,
-    /// Seconds that are shown at least.
-    pub(crate) longest: f64,
-    pub(crate) now: Option<f64>,
-}
-
-impl Waterfall<'_> {
-    fn longest(&self) -> f64 {
-        let next = self.next.iter().flat_map(|next| [next.at, next.ends]).flatten();
-        let ends = self.attempts.iter().map(Attempt::ends);
-        ends.chain(next).fold(axis::length([], self.longest), f64::max)
-    }
 }
 
 impl Attempt {
@@ -96,16 +76,17 @@ impl Attempt {
 }
 
 /// The attempts of a delivery one below the other, each with the wait before it.
-pub(crate) fn waterfall(given: &Waterfall<'_>) -> Markup {
-    let longest = given.longest();
+pub(crate) fn waterfall(attempts: &[Attempt], next: Option<&Coming>, now: f64) -> Markup {
+    let comes = next.iter().flat_map(|next| [next.at, Some(next.ends)]).flatten();
+    let longest = attempts.iter().map(Attempt::ends).chain(comes).fold(axis::LEAST, f64::max);
     let mut before = 0.0;
     html! {
         ol.wf {
             li {
-                span.sm.m { "#" } span.sm.m { "Answer" } (axis::head(longest, given.now))
+                span.sm.m { "#" } span.sm.m { "Answer" } (axis::head(longest, Some(now)))
                 span.sm.m.n { "Took" }
             }
-            @for one in given.attempts {
+            @for one in attempts {
                 li {
                     b.n { (one.number) }
                     (one.status)
@@ -121,7 +102,7 @@ pub(crate) fn waterfall(given: &Waterfall<'_>) -> Markup {
                     }
                 }
             }
-            @if let Some(next) = &given.next {
+            @if let Some(next) = next {
                 li {
                     b.n.m { (next.number) }
                     (next.status)
@@ -130,7 +111,7 @@ pub(crate) fn waterfall(given: &Waterfall<'_>) -> Markup {
                         @if let Some(at) = next.at {
                             circle.hol cx=(percent(place(at, longest))) cy="8" r="5" {}
                         }
-                        @if let Some(at) = next.ends { (axis::end(&percent(place(at, longest)), 8)) }
+                        (axis::end(&percent(place(next.ends, longest)), 8))
                     }
                     span {}
                     p.sm.m { (next.told) }
@@ -151,9 +132,9 @@ fn bar(one: &Attempt, before: f64, longest: f64) -> Markup {
     html! {
         svg.tl height="16" aria-hidden="true" {
             (line())
-            rect class=(Kind::Mute.fill()) fill-opacity=".35" x=(percent(waits))
+            rect.f-mute fill-opacity=".35" x=(percent(waits))
                 width=(percent((begins - waits).max(0.0))) y="6" height="4" {}
-            rect class=(one.kind.fill()) x=(percent(begins)) width=(percent((ends - begins).max(0.5)))
+            rect class={ "f-" (one.kind.name()) } x=(percent(begins)) width=(percent((ends - begins).max(0.5)))
                 y="2" height="12" rx="2" {}
         }
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use maud::{Markup, html};
 
 use super::{Kind, bars, spoken};
-use crate::text::{number, visible};
-use bars::Span;
+use crate::text::{bound, bounds, number, visible};
+use bars::{Series, Span};
 use gridpost_api::journal::latency::PERCENTS;
 use gridpost_core::ledger::{BOUNDS_MS, Latencies, Latency};
 use gridpost_core::time::Timestamp;
@@ -26,14 +26,10 @@ fn bucket(latency: Latency) -> usize {
     }
 }
 
-fn told(latency: Latency) -> String {
-    latency.to_string().replace("<=", "≤")
-}
-
 /// The bucket's name: its bound.
 fn name(bucket: usize) -> String {
     let last = Latency::Above(BOUNDS_MS[BOUNDS_MS.len() - 1]);
-    told(BOUNDS_MS.get(bucket).map_or(last, |bound| Latency::AtMost(*bound)))
+    bound(BOUNDS_MS.get(bucket).map_or(last, |bound| Latency::AtMost(*bound)))
 }
 
 /// The percentiles on a line with all bounds; nothing without events.
@@ -47,7 +43,7 @@ pub(crate) fn strip(latencies: &Latencies) -> Markup {
     // The last bound that was written at the usual height.
     let mut usual = None;
     let x = |bucket: usize| format!("{:.1}%", 4.0 + 92.0 * bucket as f64 / (ROWS - 1) as f64);
-    let label = found.iter().map(|(percent, _, latency)| format!("p{percent} {}", told(*latency)));
+    let label = found.iter().map(|(percent, _, latency)| format!("p{percent} {}", bound(*latency)));
     html! {
         @if let Some((_, _, first)) = found.first() {
             svg.tl height="60" role="img" aria-label=(spoken(label)) {
@@ -61,32 +57,26 @@ pub(crate) fn strip(latencies: &Latencies) -> Markup {
                     @let lower = usual.is_some_and(|usual| bucket - usual < 2);
                     @let () = if !lower { usual = Some(bucket) };
                     @let names: Vec<_> = same.iter().map(|(percent, ..)| percent.to_string()).collect();
-                    rect class=(kind.fill()) x=(x) y="16" width="3" height="14" rx="1.5"
+                    rect class={ "f-" (kind.name()) } x=(x) y="16" width="3" height="14" rx="1.5"
                         transform="translate(-1.5)" {}
                     text.b x=(x) y="11" text-anchor="middle" { "p" (names.join("/")) }
-                    text x=(x) y=(if lower { 56 } else { 44 }) text-anchor="middle" { (told(latency)) }
+                    text x=(x) y=(if lower { 56 } else { 44 }) text-anchor="middle" { (bound(latency)) }
                 }
             }
         }
     }
 }
 
+/// The percentile of the line.
+const PERCENT: u32 = 95;
+
 /// Latencies over the time.
-#[derive(Clone, Debug)]
 pub(crate) struct Heat<'a> {
     pub(crate) label: &'a str,
     /// By step. A step without events is not drawn.
     pub(crate) columns: &'a [Latencies],
     pub(crate) begins: Timestamp,
     pub(crate) step: Duration,
-    /// The percentile of the line.
-    pub(crate) percent: u32,
-}
-
-impl Heat<'_> {
-    fn span(&self) -> Span {
-        Span { begins: self.begins, step: self.step, steps: self.columns.len() }
-    }
 }
 
 /// The height of a bucket's upper bound; a bucket is 10 high.
@@ -109,12 +99,12 @@ fn cells(columns: &[Latencies], shade: usize) -> String {
     path
 }
 
-/// The line of a percentile, broken where there is none.
-fn line(columns: &[Latencies], percent: u32) -> String {
+/// The line of the percentile, broken where there is none.
+fn line(columns: &[Latencies]) -> String {
     let mut path = String::new();
     let mut last = None;
     for (step, column) in columns.iter().enumerate() {
-        let found = column.percentile(percent);
+        let found = column.percentile(PERCENT);
         if let Some(latency) = found {
             let by = if last.is_some() { 'L' } else { 'M' };
             path += &format!("{by}{} {}h10", step * 10, bound_y(bucket(latency)));
@@ -124,45 +114,50 @@ fn line(columns: &[Latencies], percent: u32) -> String {
     path
 }
 
-/// How many of each step's events took how long: darker where more of them did.
-pub(crate) fn heat(given: &Heat<'_>) -> Markup {
-    let Heat { label, columns, percent, .. } = given;
-    let (width, height) = (columns.len().max(1) * 10, ROWS * 10);
-    let line = line(columns, *percent);
-    let plot = html! {
-        div.plot {
-            // At the bounds, which lie between the rows.
-            ol.y aria-hidden="true" {
-                li { "more" }
-                @for bucket in (0..ROWS - 1).rev() { li { (name(bucket).trim_start_matches("≤ ")) } }
-                li { "0" }
-            }
-            svg viewBox={ "0 0 " (width) " " (height) } preserveAspectRatio="none" role="img"
-                aria-label={ (visible(label)) "; the line is p" (percent) ". The table has percentiles." } {
-                rect.f-sunk width=(width) height=(height) {}
-                @for (shade, (_, opacity)) in SHADES.iter().enumerate() {
-                    @let path = cells(columns, shade);
-                    @if !path.is_empty() { path.f-acc fill-opacity=(opacity) d=(path) {} }
-                }
-                @if !line.is_empty() { path class={ "ln " (Kind::Warn.stroke()) } d=(line) {} }
-            }
-            (given.span().labels())
-        }
-    };
-    let row = |bucket: usize| columns.iter().map(|column| column.counts()[bucket]).collect();
-    let series: Vec<_> = (0..ROWS).map(|bucket| (name(bucket), row(bucket))).collect();
-    bars::figure(label, given.span(), &series, &plot)
-}
+impl Heat<'_> {
+    fn span(&self) -> Span {
+        Span { begins: self.begins, step: self.step, steps: self.columns.len() }
+    }
 
-/// The percentiles of [`heat`] by step, to be unfolded.
-pub(crate) fn heat_table(given: &Heat<'_>) -> Markup {
-    let head =
-        ["Events".to_owned()].into_iter().chain(PERCENTS.map(|percent| format!("p{percent}")));
-    let row = |column: &Latencies| {
-        let percentiles =
-            PERCENTS.map(|percent| column.percentile(percent).map_or("–".to_owned(), told));
-        [number(column.events())].into_iter().chain(percentiles).collect()
-    };
-    let rows: Vec<_> = given.columns.iter().map(row).collect();
-    bars::table(given.label, given.span(), &head.collect::<Vec<_>>(), &rows)
+    /// Draws how many of each step's events took how long: darker where more of them did.
+    pub(crate) fn picture(&self) -> Markup {
+        let Heat { label, columns, .. } = self;
+        let (width, height) = (columns.len().max(1) * 10, ROWS * 10);
+        let line = line(columns);
+        let plot = html! {
+            div.plot {
+                // At the bounds, which lie between the rows.
+                ol.y aria-hidden="true" {
+                    li { "more" }
+                    @for bucket in (0..ROWS - 1).rev() { li { (name(bucket).trim_start_matches("≤ ")) } }
+                    li { "0" }
+                }
+                svg viewBox={ "0 0 " (width) " " (height) } preserveAspectRatio="none" role="img"
+                    aria-label={ (visible(label)) "; the line is p" (PERCENT) ". The table has percentiles." } {
+                    rect.f-sunk width=(width) height=(height) {}
+                    @for (shade, (_, opacity)) in SHADES.iter().enumerate() {
+                        @let path = cells(columns, shade);
+                        @if !path.is_empty() { path.f-acc fill-opacity=(opacity) d=(path) {} }
+                    }
+                    @if !line.is_empty() { path.ln.s-warn d=(line) {} }
+                }
+                (self.span().labels())
+            }
+        };
+        let row = |bucket: usize| columns.iter().map(|column| column.counts()[bucket]).collect();
+        let series = (0..ROWS).map(|bucket| Series::of(Kind::Acc, &name(bucket), row(bucket)));
+        let series: Vec<_> = series.collect();
+        bars::figure(label, self.span(), &series, &plot)
+    }
+
+    /// Lists the percentiles by step, to be unfolded.
+    pub(crate) fn table(&self) -> Markup {
+        let percents = PERCENTS.map(|percent| format!("p{percent}"));
+        let head: Vec<_> = ["Events".to_owned()].into_iter().chain(percents).collect();
+        let row = |column: &Latencies| {
+            [number(column.events())].into_iter().chain(bounds(column)).collect()
+        };
+        let rows: Vec<_> = self.columns.iter().map(row).collect();
+        bars::table(self.label, self.span(), &head, &rows)
+    }
 }

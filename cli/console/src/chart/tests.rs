@@ -7,12 +7,12 @@ use gridpost_core::time::Timestamp;
 const HOSTILE: &str = "<b style=x>\"'|,;]\u{202e}";
 
 fn series(name: &str, values: &[u64]) -> Series {
-    Series { name: name.to_owned(), kind: Kind::Ok, values: values.to_vec() }
+    Series::of(Kind::Ok, name, values.to_vec())
 }
 
 fn given<'a>(label: &'a str, series: &'a [Series]) -> Bars<'a> {
-    let step = Duration::from_secs(300);
-    Bars { label, series, begins: Timestamp::MIN, step, mark: Some(0.5), low: true }
+    let bars = Bars::of(label, series, Timestamp::MIN, Duration::from_secs(300));
+    Bars { mark: Some(0.5), low: true, ..bars }
 }
 
 fn point(at: f64, mark: Mark, text: &str) -> Point {
@@ -27,14 +27,19 @@ fn latencies(counts: &[(u64, u64)]) -> Latencies {
     latencies
 }
 
+fn attempt(begins: f64, took: u64) -> Attempt {
+    let (took, nothing) = (Duration::from_millis(took), html! {});
+    let (number, kind, status, response) = (1, Kind::Bad, nothing.clone(), String::new());
+    Attempt { number, status, kind, begins, took, told: nothing, response }
+}
+
 /// All pictures with one name and one value.
 fn all(name: &str, value: u64) -> Vec<String> {
     let series = [series(name, &[value, 0]), series(name, &[value])];
     let bars_given = given(name, &series);
     let columns = [latencies(&[(value, value), (1, value)]), Latencies::default()];
     let step = Duration::from_millis(value);
-    let heat_given =
-        Heat { label: name, columns: &columns, begins: Timestamp::MAX, step, percent: 95 };
+    let heat = Heat { label: name, columns: &columns, begins: Timestamp::MAX, step };
     let at = value as f64;
     let marks = [Mark::Dot(Kind::Bad), Mark::Next, Mark::End];
     let points = marks.map(|mark| point(at, mark, name)).to_vec();
@@ -45,37 +50,26 @@ fn all(name: &str, value: u64) -> Vec<String> {
         why: why.map(|why| html! { (visible(&why)) }),
         standing: html! { "caller's" },
     };
-    let attempt = Attempt {
-        number: 1,
-        status: html! { "caller's" },
-        kind: Kind::Bad,
-        begins: at,
-        took: step,
-        told: html! { "caller's" },
-        response: name.to_owned(),
-    };
-    let (at, told) = (Some(at), html! { "caller's" });
-    let next = Coming { number: 2, status: html! { "caller's" }, at, ends: at, told };
-    let row =
-        Row { name: name.to_owned(), count: value, kind: Kind::Dead, url: Some("/a".to_owned()) };
+    let attempt = Attempt { response: name.to_owned(), ..attempt(at, value) };
+    let [status, told] = [html! { "caller's" }, html! { "caller's" }];
+    let next = Coming { number: 2, status, at: Some(at), ends: at, told };
+    let row = (Kind::Dead, name.to_owned(), value, Some("/a".to_owned()));
     let source = Source { name: name.to_owned(), told: name.to_owned(), count: value };
-    let flow_given =
-        Flow { sources: &[source], ends: &[(Kind::Ok, value, "a"), (Kind::Bad, 1, "b")] };
     let drawn = [
-        flow(&flow_given),
+        flow(&[source], &[(Kind::Ok, value, "a"), (Kind::Bad, 1, "b")]),
         spark(&[Some(value), None, Some(value)], Kind::Acc),
-        bars(&bars_given),
-        bars_table(&bars_given),
+        bars_given.picture(),
+        bars_given.table(),
         minibars(&series),
         legend(&[(Kind::Off, name, Some(value))]),
-        mini(&[(Kind::Ok, value, name), (Kind::Sunk, value, name)]),
+        mini(&[(Kind::Ok, value, name), (Kind::Off, value, name)]),
         breakdown(&[row]),
         strip(&columns[0]),
-        heat(&heat_given),
-        heat_table(&heat_given),
-        axis(&Axis { name, points: &points, longest: 0.0, now: at }),
-        lanes(&[lane(None), lane(Some(name.to_owned()))], 0.0, at),
-        waterfall(&Waterfall { attempts: &[attempt], next: Some(next), longest: 0.0, now: at }),
+        heat.picture(),
+        heat.table(),
+        axis(name, &points),
+        lanes(&[lane(None), lane(Some(name.to_owned()))], Some(at)),
+        waterfall(&[attempt], Some(&next), at),
     ];
     drawn.map(Markup::into_string).to_vec()
 }
@@ -101,28 +95,20 @@ fn nothing_is_drawn_of_nothing() {
     assert_eq!(spark(&[], Kind::Ok).into_string(), "");
     assert_eq!(spark(&[None, None], Kind::Ok).into_string(), "");
     assert_eq!(strip(&Latencies::default()).into_string(), "");
-    let heat_given = Heat {
-        label: "a",
-        columns: &[],
-        begins: Timestamp::MIN,
-        step: Duration::ZERO,
-        percent: 50,
-    };
-    let axis_given = Axis { name: "a", points: &[], longest: f64::NAN, now: Some(f64::NAN) };
-    let waterfall_given = Waterfall { attempts: &[], next: None, longest: 0.0, now: None };
+    let heat = Heat { label: "a", columns: &[], begins: Timestamp::MIN, step: Duration::ZERO };
     for empty in [
-        bars(&given("a", &[])),
-        bars(&given("a", &[series("a", &[])])),
-        bars(&given("a", &[series("a", &[0, 0])])),
+        given("a", &[]).picture(),
+        given("a", &[series("a", &[])]).picture(),
+        given("a", &[series("a", &[0, 0])]).picture(),
         minibars(&[]),
         mini(&[]),
         legend(&[]),
         breakdown(&[]),
-        flow(&Flow { sources: &[], ends: &[(Kind::Ok, 0, "a")] }),
-        heat(&heat_given),
-        axis(&axis_given),
-        lanes(&[], 0.0, None),
-        waterfall(&waterfall_given),
+        flow(&[], &[(Kind::Ok, 0, "a")]),
+        heat.picture(),
+        axis("a", &[]),
+        lanes(&[], Some(f64::NAN)),
+        waterfall(&[], None, f64::NAN),
     ] {
         let empty = empty.into_string();
         assert!(!empty.contains("<path") && !empty.contains("<circle"), "{empty}");
@@ -148,7 +134,7 @@ fn steps_that_are_not_known_are_not_drawn() {
 
 #[test]
 fn parts_share_the_whole_and_the_smallest_is_seen() {
-    let drawn = mini(&[(Kind::Ok, 30, "sent"), (Kind::Bad, 0, "lost"), (Kind::Sunk, 10, "")]);
+    let drawn = mini(&[(Kind::Ok, 30, "sent"), (Kind::Bad, 0, "lost"), (Kind::Off, 10, "")]);
     let drawn = drawn.into_string();
     assert!(drawn.contains("aria-label=\"sent 30\"") && !drawn.contains("f-bad"), "{drawn}");
     assert!(
@@ -163,11 +149,11 @@ fn parts_share_the_whole_and_the_smallest_is_seen() {
 fn the_script_gets_names_and_values_as_json_and_the_table_has_the_same() {
     let series = [series("a|b", &[1, 1_200]), series("c", &[3])];
     let given = given("Events", &series);
-    let picture = bars(&given).into_string();
+    let picture = given.picture().into_string();
     assert!(picture.contains(r#"data-names="[&quot;a|b&quot;,&quot;c&quot;]""#), "{picture}");
     assert!(picture.contains(r#"data-values="[[1,1200],[3]]""#), "{picture}");
     assert!(picture.contains("data-step=\"300000\""), "{picture}");
-    let table = bars_table(&given).into_string();
+    let table = given.table().into_string();
     let second = "<td class=\"n\">1\u{202f}200</td><td class=\"n\">0</td></tr></tbody>";
     assert!(table.contains(second) && table.matches("<tr>").count() == 3, "{table}");
 }
@@ -200,12 +186,12 @@ fn the_heat_map_has_a_cell_for_each_bucket_and_its_line_breaks() {
         latencies(&[(20, 1)]),
     ];
     let step = Duration::from_secs(60);
-    let given = Heat { label: "a", columns: &columns, begins: Timestamp::MIN, step, percent: 95 };
-    let drawn = heat(&given).into_string();
+    let given = Heat { label: "a", columns: &columns, begins: Timestamp::MIN, step };
+    let drawn = given.picture().into_string();
     assert!(drawn.contains("d=\"M0 100h10M20 0h10L30 110h10\""), "{drawn}");
     assert!(drawn.contains("fill-opacity=\".14\" d=\"M0 110h9.4v9h-9.4z\""), "{drawn}");
     assert_eq!(drawn.matches("h9.4v9").count(), 4, "{drawn}");
-    let table = heat_table(&given).into_string();
+    let table = given.table().into_string();
     assert!(table.contains("<td class=\"n\">0</td><td class=\"n\">–</td>"), "{table}");
     assert!(table.contains("<td class=\"n\">100</td><td class=\"n\">≤ 50 ms</td>"), "{table}");
 }
@@ -217,31 +203,21 @@ fn points_are_in_the_order_of_time_and_the_present_only_on_the_axis() {
         point(10.0, Mark::Next, "2"),
         point(0.0, Mark::Dot(Kind::Ok), "1"),
     ];
-    let given = Axis { name: "Attempts", points: &points, longest: 0.0, now: Some(30.0) };
-    let drawn = axis(&given).into_string();
+    let drawn = axis("Attempts", &points).into_string();
     let label = "aria-label=\"Attempts: 1 at 0 ms; 2 at 10 s; end at 1 min\"";
-    assert!(drawn.contains(label) && drawn.contains(">now<"), "{drawn}");
+    assert!(drawn.contains(label), "{drawn}");
     let titles = ["<title>1 at", "<title>2 at", "<title>end at"].map(|title| drawn.find(title));
     assert!(titles.is_sorted() && titles[0].is_some(), "{drawn}");
     assert!(drawn.contains("cx=\"2.00%\"") && drawn.contains("x=\"98.00%\""), "{drawn}");
-    let later = axis(&Axis { now: Some(61.0), ..given }).into_string();
-    assert!(!later.contains(">now<"), "{later}");
+    let on_axis = |now| waterfall(&[], None, now).into_string().contains(">now<");
+    assert!(on_axis(9.0) && !on_axis(11.0));
 }
 
 #[test]
 fn an_attempt_is_placed_by_its_begin_behind_its_wait() {
-    let attempt = |begins, took| Attempt {
-        number: 1,
-        status: html! {},
-        kind: Kind::Bad,
-        begins,
-        took: Duration::from_millis(took),
-        told: html! {},
-        response: String::new(),
-    };
     let attempts = [attempt(0.0, 9_000), attempt(99.0, 1_200)];
-    let given = Waterfall { attempts: &attempts, next: None, longest: 999.0, now: None };
-    let drawn = waterfall(&given).into_string();
+    let next = Coming { number: 3, status: html! {}, at: None, ends: 999.0, told: html! {} };
+    let drawn = waterfall(&attempts, Some(&next), 0.0).into_string();
     // The waits, then the attempts: a third of the axis for each factor of ten.
     for bar in [
         "x=\"2.00%\" width=\"0.00%\"",

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gridpost_api::delivery::{Attempt, DeliveryStatus, NextAttempt};
+use gridpost_api::delivery::{Attempt, DeliveryStatus};
 use gridpost_api::health::Health;
 use gridpost_api::schema::Time;
 use gridpost_api::trial::{ExplainedSubscription, SubscriptionState};
@@ -39,29 +39,19 @@ pub(super) enum Standing {
 }
 
 impl Standing {
-    fn kind(self) -> Kind {
+    /// Returns its colour and word.
+    fn shown(self) -> (Kind, &'static str) {
         match self {
-            Self::Lost => Kind::Bad,
-            Self::DeadLettered | Self::Ended | Self::Ending => Kind::Dead,
-            Self::Waiting | Self::HeldBack => Kind::Warn,
-            Self::Paused => Kind::Mute,
-            Self::Delivered => Kind::Ok,
-            Self::NotKnown | Self::Filtered => Kind::Off,
-        }
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Lost => "Lost",
-            Self::DeadLettered => "Dead-lettered",
-            Self::Ended => "Ended",
-            Self::Ending => "Ending",
-            Self::Waiting => "Waiting",
-            Self::HeldBack => "Held back",
-            Self::Paused => "Paused",
-            Self::Delivered => "Delivered",
-            Self::NotKnown => "Not known",
-            Self::Filtered => "Filtered",
+            Self::Lost => (Kind::Bad, "Lost"),
+            Self::DeadLettered => (Kind::Dead, "Dead-lettered"),
+            Self::Ended => (Kind::Dead, "Ended"),
+            Self::Ending => (Kind::Dead, "Ending"),
+            Self::Waiting => (Kind::Warn, "Waiting"),
+            Self::HeldBack => (Kind::Warn, "Held back"),
+            Self::Paused => (Kind::Mute, "Paused"),
+            Self::Delivered => (Kind::Ok, "Delivered"),
+            Self::NotKnown => (Kind::Off, "Not known"),
+            Self::Filtered => (Kind::Off, "Filtered"),
         }
     }
 }
@@ -110,16 +100,6 @@ fn published_of(one: &EventDelivery) -> Option<Time> {
     one.log.first().map(|line| line.publish_time).or_else(of_state)
 }
 
-/// Returns the times at which it comes next and ends, as far as is known.
-fn comes(next: &NextAttempt, now: Timestamp) -> (Time, Time) {
-    let due = next.endpoint_waits_until.or(next.paused_until).unwrap_or(next.not_before);
-    (due.max(now.into()), next.expires)
-}
-
-fn met(outcome: &str, status: Option<u16>) -> String {
-    status.map_or_else(|| text::words(outcome), |status| status.to_string())
-}
-
 impl Place<'_> {
     pub(super) fn standing(&self) -> Standing {
         let Some(last) = self.deliveries.last() else {
@@ -164,12 +144,12 @@ impl Place<'_> {
                 EntryKind::SuccessAfterEnd => Kind::Off,
                 _ => Kind::Ok,
             };
-            let met = met(line.outcome.as_deref().unwrap_or_default(), line.http_status_code);
+            let met = text::met(line.outcome.as_deref().unwrap_or_default(), line.http_status_code);
             (line.time, kind, format!("{} {met}", line.label()))
         };
         let of_attempt = |one: &Attempt| {
             let kind = if one.outcome == "Delivered" { Kind::Ok } else { Kind::Bad };
-            let met = met(&one.outcome, one.http_status_code);
+            let met = text::met(&one.outcome, one.http_status_code);
             (one.start_time, kind, format!("#{} {met}", one.attempt))
         };
         let of = |one: &&EventDelivery| {
@@ -185,9 +165,12 @@ impl Place<'_> {
         self.deliveries.iter().flat_map(of).collect()
     }
 
+    /// Returns the times at which it comes next and ends, as far as is known.
     fn next(&self, now: Timestamp) -> Option<(Time, Time)> {
         let state = self.deliveries.last()?.state.as_ref()?;
-        (self.standing() == Standing::Waiting).then_some(comes(state.next.as_ref()?, now))
+        let next = state.next.as_ref().filter(|_| self.standing() == Standing::Waiting)?;
+        let due = next.endpoint_waits_until.or(next.paused_until).unwrap_or(next.not_before);
+        Some((due.max(now.into()), next.expires))
     }
 
     fn points(&self, published: Time, now: Timestamp) -> Vec<Point> {
@@ -246,15 +229,12 @@ impl Place<'_> {
     /// Says in some words what was tried.
     fn tried(&self) -> Markup {
         let Some(last) = self.deliveries.last() else {
-            return html! {
-                span.sm.m {
-                    (match self.standing() {
-                        Standing::Filtered => "not wanted",
-                        Standing::NotKnown => "no attempt is known",
-                        _ => "no attempt yet",
-                    })
-                }
+            let told = match self.standing() {
+                Standing::Filtered => "not wanted",
+                Standing::NotKnown => "no attempt is known",
+                _ => "no attempt yet",
             };
+            return html! { span.sm.m { (told) } };
         };
         let attempts = self.attempts();
         let told = match &attempts[..] {
@@ -285,9 +265,10 @@ impl Place<'_> {
     /// Shows how it stands, and what can be done about it.
     fn stands(&self, app: &App, topic: &str, id: &str, now: Timestamp) -> Markup {
         let standing = self.standing();
+        let (kind, word) = standing.shown();
         let url = |below: &str| subscription_url(topic, self.name, below);
         html! {
-            (kit::pill(standing.kind(), standing.word()))
+            (kit::pill(kind, word))
             " "
             span.sm.m {
                 @match standing {
@@ -332,7 +313,8 @@ pub(super) fn pills(all: &[&Explanation]) -> Markup {
     }
     html! {
         @for (standing, count) in counts.range(..=Standing::Delivered) {
-            (kit::pill(standing.kind(), &format!("{count} {}", standing.word().to_lowercase())))
+            @let (kind, word) = standing.shown();
+            (kit::pill(kind, &format!("{count} {}", word.to_lowercase())))
         }
     }
 }
@@ -343,7 +325,7 @@ pub(super) fn lanes(app: &App, of: &Explanation, id: &str, now: Timestamp) -> Ma
     let legend =
         [(Kind::Ok, "delivered", None), (Kind::Bad, "failed", None), (Kind::Dead, "ends", None)];
     let title = if of.outcome().is_ok() { "Where it went" } else { "Where it may be" };
-    kit::flush(title, &chart::legend(&legend), &chart::lanes(&lanes, 60.0, since))
+    kit::flush(title, chart::legend(&legend), chart::lanes(&lanes, since))
 }
 
 /// Lists the attempts at all event subscriptions by time.
@@ -351,31 +333,18 @@ pub(super) fn attempts_of(of: &Explanation) -> Markup {
     let mut lines: Vec<_> = of.deliveries.iter().flat_map(|one| &one.log).collect();
     lines.sort_by_key(|line| line.time);
     let row = |line: &&AttemptLine| {
-        vec![
-            text::clock(line.time),
-            html! { a href=(subscription_url(of.topic(), &line.event_subscription, "")) { (line.event_subscription) } },
-            attempts::number(line),
-            attempts::answer(line),
-            attempts::took(line),
-            attempts::follows(line),
-        ]
+        let name = &line.event_subscription;
+        let url = subscription_url(of.topic(), name, "");
+        attempts::row(line, html! { a href=(url) { (name) } })
     };
     let rows: Vec<_> = lines.iter().map(row).collect();
-    let head = [
-        ("Time", "nw"),
-        ("Event subscription", ""),
-        ("#", "n"),
-        ("Answer", ""),
-        ("Took", "n nw"),
-        ("What follows", "gr"),
-    ];
     let title = format!("Attempts of this event in {}", of.topic());
-    html! { @if !rows.is_empty() { (kit::flush("Attempts", &html! {}, &kit::table(&title, &head, &rows))) } }
+    let table = kit::table(&title, &attempts::head("Event subscription"), &rows);
+    html! { @if !rows.is_empty() { (kit::flush("Attempts", "", table)) } }
 }
 
 #[cfg(test)]
 mod tests {
-    use gridpost_api::delivery::DeliveryShown;
     use gridpost_ops::testkit::documents;
     use serde_json::{Value, json};
 
@@ -395,13 +364,16 @@ mod tests {
         }
     }
 
-    fn place<'a>(deliveries: &'a [EventDelivery]) -> Place<'a> {
+    fn place<'a>(deliveries: &'a [EventDelivery], held: Option<&'a Health>) -> Place<'a> {
         let deliveries = deliveries.iter().collect();
-        Place { name: "a", deliveries, held: None, verdict: None, wants: "wants every event" }
+        Place { name: "a", deliveries, held, verdict: None, wants: "wants every event" }
     }
 
-    fn health(patch: &Value) -> Health {
-        serde_json::from_value(documents::health(patch)).expect("a health")
+    /// Returns times and marks of the points of a place.
+    fn points(place: &Place<'_>) -> Vec<(f64, Mark)> {
+        let published = Timestamp::parse_rfc_3339("2026-01-01T00:00:00Z").expect("a time");
+        let points = place.points(published.into(), published);
+        points.iter().map(|one| (one.at, one.mark)).collect()
     }
 
     #[test]
@@ -417,92 +389,73 @@ mod tests {
             (Some(Ended), end("Ending"), Standing::Ended),
             (None, vec![json!({})], Standing::NotKnown),
         ] {
-            assert_eq!(place(&[delivery(standing, &lines)]).standing(), want, "{lines:?}");
+            assert_eq!(place(&[delivery(standing, &lines)], None).standing(), want, "{lines:?}");
         }
-        let again = [delivery(Some(Ended), &end("DeadLettered")), delivery(Some(Delivered), &[])];
-        assert_eq!(place(&again).standing(), Standing::Delivered);
-        assert!(place(&again).tried().into_string().contains("sent again by a redrive"));
         let publish = |at: &str| delivery(Some(Delivered), &[json!({"publishTime": at})]);
+        let again = [delivery(Some(Ended), &end("DeadLettered")), delivery(Some(Delivered), &[])];
         let twice = [publish("2026-01-01T00:00:00Z"), publish("2026-01-01T00:00:01Z")];
-        assert!(place(&twice).tried().into_string().contains("published more than once"));
-    }
-
-    #[test]
-    fn an_event_that_went_its_own_way_has_its_own_standing() {
         let state = documents::delivery(&json!({"status": "Delivered", "attempts": []}));
-        let state: DeliveryShown = serde_json::from_value(state).expect("a delivery");
-        let mut own = delivery(Some(DeliveryStatus::Ended), &[]);
-        own.state = Some(state);
-        own.is_divided = true;
-        let own = [own];
-        let told = place(&own).tried().into_string();
-        assert!(told.contains("what was left of it: Delivered"), "{told}");
-        assert_eq!(place(&own).standing(), Standing::Ended);
+        let state = serde_json::from_value(state).expect("a delivery");
+        let own = delivery(Some(Ended), &[]);
+        let own = [EventDelivery { state: Some(state), is_divided: true, ..own }];
+        for (deliveries, standing, told) in [
+            (&again[..], Standing::Delivered, "sent again by a redrive"),
+            (&twice, Standing::Delivered, "published more than once"),
+            (&own, Standing::Ended, "what was left of it: Delivered"),
+        ] {
+            let place = place(deliveries, None);
+            let tried = place.tried().into_string();
+            assert!(place.standing() == standing && tried.contains(told), "{tried}");
+        }
     }
 
     #[test]
     fn what_holds_an_event_back_is_told_with_until_when() {
         let (since, until) = ("2026-01-01T00:00:00.000Z", "2026-01-02T00:00:00.000Z");
         let pause = json!({"since": since, "until": until, "by": "<me>", "timeToLiveRuns": true});
-        let paused = health(&json!({ "pause": pause }));
-        let waits = health(&json!({ "until": until }));
-        for (health, standing, parts) in [
-            (
-                &paused,
-                Standing::Paused,
-                &["by &lt;me&gt;, time-to-live runs", "resumed", "is over before"][..],
-            ),
-            (
-                &waits,
-                Standing::HeldBack,
-                &["If it wants the event", "is attempted until <time"][..],
-            ),
+        let paused = ["by &lt;me&gt;, time-to-live runs", "resumed", "is over before"];
+        let waits = ["If it wants the event", "is attempted until <time", "event waits"];
+        let first = vec![(86_400.0, Mark::Next)];
+        for (patch, standing, parts, comes) in [
+            (json!({ "pause": pause }), Standing::Paused, paused, vec![]),
+            (json!({ "until": until }), Standing::HeldBack, waits, first),
         ] {
-            let place = Place { held: Some(health), ..place(&[]) };
+            let health = serde_json::from_value(documents::health(&patch)).expect("a health");
+            let place = place(&[], Some(&health));
             let told = place.why().into_string();
-            assert_eq!(place.standing(), standing);
-            for part in parts.iter().chain([&"2026-01-02 00:00:00.000 UTC"]) {
+            assert_eq!((place.standing(), points(&place)), (standing, comes));
+            for part in parts.into_iter().chain(["2026-01-02 00:00:00.000 UTC"]) {
                 assert!(told.contains(part), "{part} is not in {told}");
             }
         }
-        let published = Timestamp::parse_rfc_3339(since).expect("a time");
-        let place = Place { held: Some(&waits), ..place(&[]) };
-        let points: Vec<_> = place
-            .points(published.into(), published)
-            .iter()
-            .map(|one| (one.at, one.mark))
-            .collect();
-        assert_eq!(points, [(86_400.0, Mark::Next)]);
     }
 
     #[test]
     fn a_lane_has_attempts_what_comes_and_the_end() {
         let at = |second: &str| format!("2026-01-01T00:00:{second}Z");
-        let mut waits = delivery(
-            Some(DeliveryStatus::Waiting),
-            &[json!({"time": at("01"), "publishTime": at("00")})],
-        );
+        let line = json!({"time": at("01"), "publishTime": at("00")});
+        let mut waits = delivery(Some(DeliveryStatus::Waiting), &[line]);
         let state = documents::delivery(&json!({"publishTime": at("00"), "attempts": [], "next": {
             "attempt": 2, "notBefore": at("11"), "expires": "2026-01-01T01:00:00Z"}}));
         waits.state = Some(serde_json::from_value(state).expect("a delivery"));
         let waits = [waits];
-        let published = Timestamp::parse_rfc_3339(&at("00")).expect("a time");
-        let points = place(&waits).points(published.into(), published);
-        let found: Vec<_> = points.iter().map(|one| (one.at, one.mark)).collect();
+        let place = place(&waits, None);
         let want = [(1.0, Mark::Dot(Kind::Bad)), (11.0, Mark::Next), (3_600.0, Mark::End)];
-        assert_eq!(found, want);
-        assert_eq!(points[0].told, "#1 503");
+        assert_eq!(points(&place), want);
+        assert_eq!(place.attempts()[0].2, "#1 503");
     }
 
     #[test]
     fn each_event_subscription_has_one_place_and_says_why_it_does_not_want_the_event() {
         let mut of = Explanation::noting("");
+        let refused_by =
+            json!([{"path": "filter.advancedFilters[0]", "found": 1, "message": "<1>"}]);
         let refused = |name: &str| {
             json!({"eventSubscription": name, "state": "Expired", "matches": false,
-            "refusedBy": [{"path": "filter.advancedFilters[0]", "found": 1, "message": "<1>"}]})
+                "refusedBy": refused_by})
         };
-        of.verdicts =
-            serde_json::from_value(json!([refused("a"), refused("b")])).expect("verdicts");
+        let verdicts = json!([refused("a"), refused("b")]);
+        of.verdicts = serde_json::from_value(verdicts).expect("verdicts");
         of.wants = ["a", "b", "c"].map(|name| (name.to_owned(), "x".to_owned())).to_vec();
         of.deliveries = vec![delivery(Some(DeliveryStatus::Delivered), &[])];
         let places = places(&of);
@@ -511,11 +464,9 @@ mod tests {
             [("a", Standing::Delivered), ("c", Standing::NotKnown), ("b", Standing::Filtered)];
         assert_eq!(found, want);
         let why = places[2].why().into_string();
-        assert!(
-            why.contains("It is expired. ")
-                && why.contains("<code>advancedFilters[0]</code>: &lt;1&gt;"),
-            "{why}"
-        );
+        for part in ["It is expired. ", "<code>advancedFilters[0]</code>: &lt;1&gt;"] {
+            assert!(why.contains(part), "{why}");
+        }
         assert!(pills(&[&of]).into_string().contains("1 delivered"));
     }
 }
