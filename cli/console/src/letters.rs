@@ -224,7 +224,7 @@ pub(super) async fn list(
     let title = format!("Dead letters of {topic}/{name}");
     let above = urls::above(&topic, &name);
     let frame = Frame { tab: Tab::DeadLetters, title: &title, above, command };
-    let page = match page.map_err(anyhow::Error::from) {
+    let page = match page {
         Err(error) if keeps_none(&error) => {
             return Ok(app.page(&frame, &none_kept(&app, &topic, &name)));
         }

@@ -126,10 +126,12 @@ type Told = Result<Arc<JournalQuery>, String>;
 
 /// Answers of the journal that are some seconds old, and questions under way, which all who ask wait for.
 #[derive(Debug, Default)]
-pub(super) struct Answers(Mutex<HashMap<String, (Instant, Arc<OnceCell<Told>>)>>);
+pub(super) struct Answers(Mutex<HashMap<String, (Instant, Kept)>>);
+
+type Kept = Arc<OnceCell<Told>>;
 
 impl Answers {
-    fn cell(&self, key: String, kept: Duration) -> Arc<OnceCell<Told>> {
+    fn cell(&self, key: String, kept: Duration) -> Kept {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         answers.retain(|_, (at, _)| at.elapsed() < kept);
         Arc::clone(&answers.entry(key).or_insert_with(|| (Instant::now(), Arc::default())).1)
