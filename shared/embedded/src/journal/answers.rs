@@ -290,14 +290,13 @@ impl<'a> Counts<'a> {
         self.owners.clone().map_or(Owners::Each, Owners::These)
     }
 
-    /// Reads counts with the beginning of their steps, those that are not recent as sums of `sums`: see
-    /// [`counts::read`].
+    /// Reads counts with the beginning of their steps: recent ones, and those that [`counts::read`] sums.
     fn read(
         &self,
         series: Series,
         steps: Range<i64>,
         summed: Option<i64>,
-        sums: &Owners,
+        owners: &Owners,
         mut put: impl FnMut(Timestamp, Count),
     ) -> rusqlite::Result<Option<i64>> {
         let mut put = |step, owner, counted, events| {
@@ -309,7 +308,7 @@ impl<'a> Counts<'a> {
                 put(at, Count { owner, publish_time: at, counted, events, once: None });
             }
         };
-        let next = counts::read(self.connection, series, steps.clone(), summed, sums, &mut put)?;
+        let next = counts::read(self.connection, series, steps.clone(), summed, owners, &mut put)?;
         for (step, owner, counted, events) in
             self.recent.within(series, steps.start..next.unwrap_or(steps.end))
         {

@@ -337,8 +337,8 @@ pub(super) fn waiting(
     of.iter().map(waiting).collect()
 }
 
-/// Reads sums of some steps: step, owner, what is counted, events. So many steps are summed, or all of them.
-/// Recent counts are not among them. Returns the step at which the next page begins.
+/// Reads sums of some steps without recent counts: step, owner, what is counted, events. Always `summed` steps are
+/// one, or all of them. Returns the step at which the next page begins.
 pub(super) fn read(
     connection: &Connection,
     series: Series,
