@@ -104,10 +104,10 @@ pub(super) async fn show(
     let since = query.since();
     let head = Head {
         actions: Some(since.choice("/")),
-        live: Some(with_query("/", &[("since", since.value())])),
+        live: Some(with_query("/", &[("since", since.value)])),
         ..Head::default()
     };
-    let command = format!("subscription health --since {}", since.value());
+    let command = format!("subscription health --since {}", since.value);
     let frame = Frame { tab: Tab::Overview, title: "Overview", above: Vec::new(), command };
     let page = app.page_of(&frame, &head, &page::late());
     let is_again = headers.contains_key(AGAIN);
@@ -360,7 +360,7 @@ fn needs_attention(worst: &[&One], details: &[Detail], of: usize, since: Since) 
     let beside = html! { span.sm.m { (worst.len()) " of " (number(of as u64)) ", those that lose events first" } };
     let body = html! {
         @let head = [("Event subscription", ""), ("State", ""), ("Why", "gr"), ("New events", "nw"),
-            ("Waiting", "n"), ("Dead letters", "n"), (since.name(), "hide")];
+            ("Waiting", "n"), ("Dead letters", "n"), (since.name, "hide")];
         (kit::table("Event subscriptions that need attention", &head, &rows))
         @if worst.len() > ATTENTION_MAX { p.in.m { (worst.len() - ATTENTION_MAX) " more: topics list them." } }
     };
@@ -422,7 +422,7 @@ fn healthy(seen: &Seen) -> Markup {
 fn equation(traffic: &Traffic, since: Since) -> Markup {
     let account = &traffic.total.account;
     let (letters, lost) = (sum(&account.dead_lettered), sum(&account.dropped));
-    let url = with_query("/ledger", &[("since", since.value())]);
+    let url = with_query("/ledger", &[("since", since.value)]);
     let body = html! {
         p.m2 {
             "Matched " (number(account.matched)) ", redriven " (number(account.redriven)) "; delivered "

@@ -93,7 +93,7 @@ async fn of_subscription(
     let url = subscription_url(topic, name, "");
     let traffic = traffic.map(|traffic| traffic.coarser(STEPS_MAX));
     let counted = traffic.as_ref().ok().map(|traffic| &traffic.total.account);
-    let pairs = [("since", since.value()), ("failed", if failed { "yes" } else { "" })];
+    let pairs = [("since", since.value), ("failed", if failed { "yes" } else { "" })];
     let body = html! {
         (kit::done(query.look.done.as_deref()))
         @if let Some(awaited) = show::awaited(&document.document) {
@@ -140,7 +140,7 @@ async fn of_subscription(
         ..Head::default()
     };
     let above = urls::above_subscription(topic);
-    let [topic, shown, since] = [word(topic), word(name), since.value().to_owned()];
+    let [topic, shown, since] = [word(topic), word(name), since.value.to_owned()];
     let command =
         format!("subscription health --topic {topic} --subscription {shown} --since {since}");
     Ok(app.page_of(&Frame { tab: Tab::Topics, title: name, above, command }, &head, &body))
@@ -337,7 +337,7 @@ fn newest_card(
     since: Since,
     failed: bool,
 ) -> Markup {
-    let link = |failed: &str| with_query(url, &[("since", since.value()), ("failed", failed)]);
+    let link = |failed: &str| with_query(url, &[("since", since.value), ("failed", failed)]);
     let on = if failed { "Failed" } else { "All" };
     let beside = kit::choice("Which attempts", on, &[("All", link("")), ("Failed", link("yes"))]);
     let body = match newest {

@@ -54,7 +54,7 @@ pub(super) async fn list(State(app): State<App>, Query(query): Query<SinceQuery>
         ]
     };
     let rows: Vec<_> = topics.items.iter().map(row).collect();
-    let outcome = format!("Outcome, {}", since.name());
+    let outcome = format!("Outcome, {}", since.name);
     let body = html! {
         (kit::done(look.done.as_deref()))
         (refused)
@@ -66,7 +66,7 @@ pub(super) async fn list(State(app): State<App>, Query(query): Query<SinceQuery>
                 (&outcome, "share"), ("Dead letters", "n"), ("Lost", "n")];
             (kit::flush("", "", kit::table("Topics", &head, &rows)))
         }
-        (kit::next_page("/topics", &[("since", since.value())], topics.next.as_deref()))
+        (kit::next_page("/topics", &[("since", since.value)], topics.next.as_deref()))
     };
     let actions = html! {
         (since.choice("/topics"))
@@ -154,7 +154,7 @@ pub(super) async fn of_topic(
         actions: Some(actions),
         live: Some(with_query(
             &url,
-            &[("since", since.value()), ("after", after.unwrap_or_default())],
+            &[("since", since.value), ("after", after.unwrap_or_default())],
         )),
         ..Head::default()
     };
@@ -326,7 +326,7 @@ fn subscriptions(
         ]
     };
     let rows: Vec<_> = items.iter().map(row).collect();
-    let outcome = format!("Outcome, {}", since.name());
+    let outcome = format!("Outcome, {}", since.name);
     html! {
         @if let Some(error) = refused {
             (failure::problem("Their endpoints' health could not be read.", error))
@@ -334,7 +334,7 @@ fn subscriptions(
         @let head = [("Event subscription", ""), ("State", ""), ("Filter", "gr"), ("Matched", "n"),
             (&outcome, "share"), ("p95", "n nw"), ("Waiting", "n"), ("Dead letters", "n")];
         (kit::listed("Event subscriptions", "", &head, &rows))
-        (kit::next_page(&topic_url(topic), &[("since", since.value())], next.as_deref()))
+        (kit::next_page(&topic_url(topic), &[("since", since.value)], next.as_deref()))
     }
 }
 

@@ -34,9 +34,15 @@ const KEPT_ON_AWS: Duration = Duration::from_secs(5 * 60);
 /// How long a page waits for the journal, which takes long on AWS alone.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How far back a page looks: its name, its value in URLs and for `--since`, its minutes, and its steps.
+/// How far back a page looks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Since(&'static str, &'static str, i64, Step);
+pub(super) struct Since {
+    pub(super) name: &'static str,
+    /// In URLs, and for `--since`.
+    pub(super) value: &'static str,
+    minutes: i64,
+    step: Step,
+}
 
 /// What the URL of a page with traffic asks for.
 #[derive(Debug, Default, Deserialize)]
@@ -50,43 +56,38 @@ pub(super) struct SinceQuery {
 impl SinceQuery {
     /// Returns how far back it looks; what is unknown is the default.
     pub(super) fn since(&self) -> Since {
-        let known = Since::ALL.into_iter().find(|one| Some(one.value()) == self.since.as_deref());
+        let known = Since::ALL.into_iter().find(|one| Some(one.value) == self.since.as_deref());
         known.unwrap_or(Since::SIX_HOURS)
     }
 }
 
 impl Since {
-    pub(super) const QUARTER_HOUR: Self = Self("15 min", "15m", 15, Step::Minute);
-    const SIX_HOURS: Self = Self("6 h", "6h", 6 * 60, Step::FiveMinutes);
-    const DAY: Self = Self("24 h", "24h", 24 * 60, Step::HalfHour);
+    pub(super) const QUARTER_HOUR: Self = Self::of("15 min", "15m", 15, Step::Minute);
+    const SIX_HOURS: Self = Self::of("6 h", "6h", 6 * 60, Step::FiveMinutes);
+    const DAY: Self = Self::of("24 h", "24h", 24 * 60, Step::HalfHour);
     const ALL: [Self; 5] = [
         Self::QUARTER_HOUR,
-        Self("1 h", "1h", 60, Step::Minute),
+        Self::of("1 h", "1h", 60, Step::Minute),
         Self::SIX_HOURS,
         Self::DAY,
-        Self("7 d", "7d", 7 * 24 * 60, Step::ThreeHours),
+        Self::of("7 d", "7d", 7 * 24 * 60, Step::ThreeHours),
     ];
 
-    /// Returns the name on pages.
-    pub(super) fn name(self) -> &'static str {
-        self.0
-    }
-
-    pub(super) fn value(self) -> &'static str {
-        self.1
+    const fn of(name: &'static str, value: &'static str, minutes: i64, step: Step) -> Self {
+        Self { name, value, minutes, step }
     }
 
     /// Returns where it begins: from six hours on at the beginning of an hour, as the ledger does.
     fn begin(self, now: Timestamp) -> Timestamp {
-        let Self(.., minutes, step) = self;
+        let Self { minutes, step, .. } = self;
         let begin = Timestamp::from_millis(now.as_millis() - minutes * 60_000);
         step.begin(if minutes > 60 { begin.hour() } else { begin })
     }
 
     /// Links to the same page for other times.
     pub(super) fn choice(self, url: &str) -> Markup {
-        let links = Self::ALL.map(|one| (one.0, with_query(url, &[("since", one.1)])));
-        kit::choice("Time range", self.0, &links)
+        let links = Self::ALL.map(|one| (one.name, with_query(url, &[("since", one.value)])));
+        kit::choice("Time range", self.name, &links)
     }
 }
 
@@ -174,7 +175,7 @@ impl Shared {
             topic: scope.topic.map(str::to_owned),
             event_subscription: scope.name.map(str::to_owned),
             from: Some(since.begin(now).into()),
-            step: Some(since.3),
+            step: Some(since.step),
             by: Some(by),
             total,
             ..SeriesQuery::default()
@@ -195,7 +196,7 @@ impl Shared {
         let entries = answer.series.as_deref().unwrap_or_default();
         let times = (since.begin(now), until);
         let kept_from = answer.begins.map(|kept| kept.0);
-        Ok(Traffic { kept_from, ..Traffic::of(entries, times, since.3, answer.gaps()) })
+        Ok(Traffic { kept_from, ..Traffic::of(entries, times, since.step, answer.gaps()) })
     }
 
     /// Reads the sums of each event subscription, or of each topic, since then.
@@ -521,7 +522,7 @@ mod tests {
             let asked = SinceQuery { since: Some(value.to_owned()), ..SinceQuery::default() };
             let since = asked.since();
             assert_eq!(since.begin(now).to_iso_8601(), want);
-            let traffic = Traffic::of(&[], (since.begin(now), now), since.3, Vec::new());
+            let traffic = Traffic::of(&[], (since.begin(now), now), since.step, Vec::new());
             assert_eq!(traffic.steps.len(), steps, "{value}");
         }
     }
