@@ -73,7 +73,7 @@ export function actions(ground) {
     await page.getByText("Who did not want it, and why").click();
     await session.field("The event as it was published").fill(JSON.stringify(event({ id: "shop-1" })));
     await session.click("Ask every filter");
-    await session.says("filter.includedEventTypes");
+    await session.says("includedEventTypes");
     await accessible(page, ONE_LOOK);
   });
 
@@ -294,14 +294,14 @@ export function actions(ground) {
     const retryPolicy = { schedule: [120] };
     await world.topic("late", { one: { path: "/late", status: 503, retryPolicy } });
     await world.publish("late", { id: "late-1" });
-    await session.shows(at("late", "one", "/deliveries"), "Busy (503)");
+    await session.shows(at("late", "one", "/deliveries"), "503");
     await session.click(/^[0-9a-f-]{36}$/, "link");
-    await session.says(/Next: attempt \d/);
-    await page.getByRole("button", { name: "Attempt it now" }).waitFor();
+    await session.says("Next attempt");
+    await page.getByRole("button", { name: "Attempt now" }).waitFor();
     // The page of the event offers it, too.
     world.endpoints.answers.set("/late", 200);
     await session.go("/events?topic=late&id=late-1");
-    await session.click("Attempt it now");
+    await session.click("Attempt now");
     await session.says("Asked for");
     await accessible(page, ONE_LOOK);
     await until("the delivery", () => world.endpoints.taken("late-1"));
@@ -394,13 +394,13 @@ export function actions(ground) {
   act("the live tail shows attempts as they are made, and pauses", async (session, page, world) => {
     await world.topic("tailed", { one: {}, two: { path: "/tailed/two", status: 500 } });
     await session.go("/tail");
-    await session.field("Topic").fill("tailed");
+    await session.field("Topic", { exact: true }).selectOption("tailed");
     await session.field("Only failures").check();
     await session.click("Follow");
     await page.getByText("Live", { exact: true }).waitFor();
     await world.publish("tailed", { id: "tailed-1" });
-    await page.locator("[data-stream] > *", { hasText: /two\W+tailed/ }).first().waitFor();
-    assert.equal(await page.locator("[data-stream] > *", { hasText: /one\W+tailed/ }).count(), 0);
+    await page.locator("[data-stream] > *", { hasText: "tailed/two" }).first().waitFor();
+    assert.equal(await page.locator("[data-stream] > *", { hasText: "tailed/one" }).count(), 0);
     await accessible(page);
     await page.getByRole("button", { name: "Pause" }).click();
     await page.getByText("Paused.").waitFor();
@@ -410,8 +410,8 @@ export function actions(ground) {
 
   act("the ledger and the cost follow what is asked", async (session, page) => {
     await session.go("/ledger");
-    await session.field("Events published since").fill("2h");
-    await session.click("Look");
+    await session.click("1 h", "link");
+    assert.match(page.url(), /since=1h$/);
     await session.says("By the hour of the publish");
     await session.go("/cost");
     await session.field("With so many events in a month instead").fill("1000000");

@@ -5,8 +5,10 @@ import { after, before, describe, test } from "node:test";
 import { actions, park } from "./actions.mjs";
 import { attacks } from "./attacks.mjs";
 import { Session, launch } from "./browser.mjs";
+import { Estate } from "./estate.mjs";
 import { outage, stage } from "./outage.mjs";
 import { pages } from "./pages.mjs";
+import { pictures } from "./pictures.mjs";
 import { routes } from "./routes.mjs";
 import { shell } from "./shell.mjs";
 import { World } from "./world.mjs";
@@ -35,6 +37,19 @@ describe("the shell", () => shell(ground));
 describe("actions", () => actions(ground));
 describe("attacks", () => attacks(ground));
 describe("an outage", () => outage(ground));
+
+// Pictures to look at: no test compares them.
+if (process.env.GRIDPOST_SCREENSHOTS === "1") {
+  test("pictures of every page", async () => {
+    const estate = await Estate.open();
+    const folder = process.env.GRIDPOST_PICTURES ?? new URL("../../.gridpost/pictures", import.meta.url).pathname;
+    try {
+      assert.deepEqual(await pictures(ground.browser, estate.world, folder), []);
+    } finally {
+      await estate.close();
+    }
+  });
+}
 
 // The last one, after all others have visited their pages.
 test("no route of the console was left out", () => {

@@ -56,9 +56,8 @@ const KINDS = {
 const atLeast = (key, value) => ({ advancedFilters: [{ operatorType: "NumberGreaterThan", key, value }] });
 const types = (...includedEventTypes) => ({ includedEventTypes });
 
-/** The event subscriptions, and how their endpoints answer. */
-class Estate {
-  /** What is wrong by now. */
+/** The deployment, and what is wrong with its endpoints by now. */
+export class Estate {
   crmFails = false;
   billingKeyIsOld = false;
   fraudIsDown = false;
@@ -194,8 +193,4 @@ class Estate {
     clearInterval(this.timer);
     await this.world.close();
   }
-}
-
-export async function estate() {
-  return await Estate.open();
 }

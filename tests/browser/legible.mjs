@@ -1,10 +1,6 @@
 // What a reader sees: whole words, times that need no decoding, and a page that is no wider than its screen.
 import assert from "node:assert/strict";
 
-/** Pages that are to be rewritten: what is wrong with them is told, and fails nothing. */
-export const LATER = [/^\/$/, /^\/topics\/[^/]+$/, /^\/topics\/[^/]+\/subscriptions\/[^/]+$/, /\/deliveries(\/[^/]+)?$/, /^\/events$/,
-  /^\/tail$/, /^\/ledger$/];
-
 /** The longest word of what is code that must stay whole, in characters: a secret is longer. */
 const WORD_MAX = 30;
 
@@ -49,16 +45,9 @@ function wrongs(longest) {
   return [...new Set(found)];
 }
 
-/** Nothing was found on a page; what may wait is told. */
-export function nothing(found, page, where = "") {
-  const { pathname } = new URL(page.url());
-  if (!LATER.some((path) => path.test(pathname))) assert.deepEqual(found, [], `${page.url()}${where}`);
-  else if (found.length) console.log(`later: ${pathname}${where}: ${found.length}: ${found.slice(0, 3).join("; ")}`);
-}
-
 /** Checks a page as it is laid out now. */
 export async function legible(page) {
-  nothing(await page.evaluate(wrongs, WORD_MAX), page, `, ${page.viewportSize().width} pixels`);
+  assert.deepEqual(await page.evaluate(wrongs, WORD_MAX), [], `${page.url()}, ${page.viewportSize().width} pixels`);
 }
 
 /** A page with all of it wrong, and what is to be found. */

@@ -25,7 +25,7 @@ async function filled(world, session) {
   const types = ["Busy", "Refused"];
   await world.publish("pages", ...types.map((type) => ({ id: `pages-${type}`, eventType: type })));
   const first = async (path) => await session.page.locator(`main td a[href^="${path}/"]`).first().getAttribute("href");
-  await session.shows(`${BUSY}/deliveries`, "Busy (503)");
+  await session.shows(`${BUSY}/deliveries`, "503");
   const delivery = await first(`${BUSY}/deliveries`);
   await session.shows(`${REFUSED}/dead-letters`, "pages-Refused");
   const letter = await first(`${REFUSED}/dead-letters`);
@@ -58,7 +58,7 @@ const FAILURES = [["/nothing", 404], ["/topics/none", 404], ["/cost?events=x", 4
 
 /** Searches with characters that do not show: they are left out, and that is told. */
 const HIDDEN = [
-  ["/events?topic=pages&id=pages-Refused%E2%80%8B", "pages-Refused\\u{200b}", "To refused"],
+  ["/events?topic=pages&id=pages-Refused%E2%80%8B", "pages-Refused\\u{200b}", "Dead-lettered"],
   [`${REFUSED}/dead-letters?event=%C2%A0pages-Refused%0A`, "\\u{a0}pages-Refused\\u{a}", "pages-Refused"],
 ];
 

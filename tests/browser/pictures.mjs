@@ -1,10 +1,8 @@
 // Pictures of every page of the estate: wide and on a phone, light and dark, whole pages.
-import { mkdirSync, readFileSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 
-import { Session, launch } from "./browser.mjs";
-import { estate } from "./estate.mjs";
-import { World } from "./world.mjs";
+import { Session } from "./browser.mjs";
 
 const SCREENS = { w: 1440, p: 390 };
 const SCHEMES = { l: "light", d: "dark" };
@@ -60,7 +58,7 @@ const PAGES = {
   "no-such-page": "/nothing",
 };
 
-/** Makes the pictures of the pages whose names contain that word, in a folder. */
+/** Makes the pictures of the pages whose names contain that word, in a folder; returns what went wrong. */
 export async function pictures(browser, world, folder, word = "") {
   mkdirSync(folder, { recursive: true });
   const session = await Session.open(browser, await world.console());
@@ -93,29 +91,4 @@ export async function pictures(browser, world, folder, word = "") {
   }
   await session.context.close();
   return left;
-}
-
-/** An estate that another process has made. */
-async function opened(folder) {
-  const world = Object.create(World.prototype);
-  const urls = JSON.parse(readFileSync(join(folder, ".gridpost", "local.json"), "utf8"));
-  return Object.assign(world, { consoles: [], folder, urls });
-}
-
-/** `node pictures.mjs keep`: makes an estate and keeps it until it is ended; `node pictures.mjs look FOLDER [WORD]`. */
-const [, , what, folder, word] = process.argv;
-if (what === "keep") {
-  const kept = await estate();
-  const { signInUrl } = await kept.world.console();
-  console.log(`the estate is there: ${signInUrl}\nGRIDPOST_ESTATE=${kept.world.folder} tests/browser/run --look FOLDER [WORD] shows it`);
-} else if (what === "look") {
-  const made = process.env.GRIDPOST_ESTATE ? null : await estate();
-  const world = made?.world ?? await opened(process.env.GRIDPOST_ESTATE);
-  const browser = await launch();
-  const left = await pictures(browser, world, folder, word);
-  await browser.close();
-  if (made) await made.close();
-  else for (const one of world.consoles) await one.end();
-  for (const one of left) console.error(one);
-  process.exit(left.length ? 1 : 0);
 }

@@ -1,8 +1,6 @@
 // What a screen reader is given of a page: the browser's accessibility tree, and what must hold of it.
 import assert from "node:assert/strict";
 
-import { nothing } from "./legible.mjs";
-
 /** Landmarks that a page may have several of: each needs a name of its own. */
 const NAMED = ["navigation", "region", "complementary", "search"];
 
@@ -62,7 +60,7 @@ export async function structured(page) {
   const protocol = await page.context().newCDPSession(page);
   const { nodes } = await protocol.send("Accessibility.getFullAXTree");
   await protocol.detach();
-  nothing(wrongs(nodes), page);
+  assert.deepEqual(wrongs(nodes), [], page.url());
   const silent = await page.evaluate(() => [...document.querySelectorAll("main .done, main .problem")]
     .filter((one) => !["status", "alert", "note"].includes(one.getAttribute("role"))).map((one) => one.outerHTML.slice(0, 120)));
   assert.deepEqual(silent, [], `${page.url()}: told by colour alone`);
@@ -71,7 +69,7 @@ export async function structured(page) {
     ...document.querySelectorAll("[role=region]:not([aria-label], [aria-labelledby])"),
     ...document.querySelectorAll("table:not(:has(caption)), table:not(:has(thead th[scope=col]))"),
   ].map((one) => one.outerHTML.slice(0, 120)));
-  nothing(nameless, page, ": without a name, or headers");
+  assert.deepEqual(nameless, [], `${page.url()}: without a name, or headers`);
   await withIds(page);
 }
 

@@ -23,7 +23,11 @@ export async function until(what, look) {
 }
 
 const running = new Set();
-process.on("exit", () => { for (const child of running) child.kill("SIGKILL"); });
+const folders = new Set();
+process.on("exit", () => {
+  for (const child of running) child.kill("SIGKILL");
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+});
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
 
 /** Starts the program; its standard error is shown if it ends too early. */
@@ -103,9 +107,17 @@ export class World {
     const world = new World();
     world.consoles = [];
     world.folder = mkdtempSync(join(tmpdir(), "gridpost-browser-"));
+    folders.add(world.folder);
     world.endpoints = await new Endpoints().open();
     world.flags = ["dev", "--port", "0", "--quiet", "--speed", String(speed), ...(kept ? [] : ["--memory"])];
     await world.#start();
+    return world;
+  }
+
+  /** One that another process keeps. */
+  static of(folder) {
+    const world = Object.assign(new World(), { folder, consoles: [] });
+    world.urls = JSON.parse(readFileSync(join(folder, ".gridpost", "local.json"), "utf8"));
     return world;
   }
 
