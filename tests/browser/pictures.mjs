@@ -3,11 +3,15 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 
 import { Session } from "./browser.mjs";
+import { legible } from "./legible.mjs";
 
 const SCREENS = { w: 1440, p: 390 };
 const SCHEMES = { l: "light", d: "dark" };
 
 const of = (name, below = "") => `/topics/orders/subscriptions/${name}${below}`;
+
+/** Another width at which pages must be legible. */
+const NARROW = 320;
 
 /** Of a longer page the beginning is shown. */
 const HEIGHT_MAX = 5_000;
@@ -73,12 +77,15 @@ export async function pictures(browser, world, folder, word = "") {
     const number = String(at + 1).padStart(2, "0");
     try {
       await page.goto(typeof path === "string" ? path : await path(link, world));
+      await page.setViewportSize({ width: NARROW, height: 800 });
+      await legible(page);
       // The live tail, and what a stream sends.
       if (name === "tail") await page.waitForTimeout(4_000);
       for (const [screen, width] of Object.entries(SCREENS)) {
         for (const [scheme, colorScheme] of Object.entries(SCHEMES)) {
           await page.emulateMedia({ colorScheme });
           await page.setViewportSize({ width, height: 900 });
+          await legible(page);
           // What sticks to the screen is then where it is on a screen of that height.
           const height = Math.min(await page.evaluate(() => document.documentElement.scrollHeight), HEIGHT_MAX);
           await page.setViewportSize({ width, height });

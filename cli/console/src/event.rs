@@ -85,7 +85,7 @@ pub(super) async fn show(State(app): State<App>, Form(query): Form<EventQuery>) 
 }
 
 /// What is known of it by topic, or why that can't be read.
-type Looks = Vec<(String, anyhow::Result<Explanation>)>;
+type Explanations = Vec<(String, anyhow::Result<Explanation>)>;
 
 async fn answer(app: &App, mut typed: EventQuery) -> Answer {
     let left_out = typed.clean();
@@ -148,7 +148,7 @@ async fn answer(app: &App, mut typed: EventQuery) -> Answer {
     Ok(app.page_of(&Frame { tab: Tab::Events, title: &id, above, command }, &head, &body))
 }
 
-async fn look(app: &App, typed: &EventQuery, id: &str) -> anyhow::Result<Looks> {
+async fn look(app: &App, typed: &EventQuery, id: &str) -> anyhow::Result<Explanations> {
     let since: TimeSpan = typed.since().parse().map_err(Misuse)?;
     let topic = given(typed.topic.as_ref());
     let (id, named) = (id.to_owned(), topic.clone().unwrap_or_default());

@@ -123,13 +123,13 @@ pub(super) struct Traffic {
 }
 
 /// An answer of the journal, or why there is none.
-type Told = Result<Arc<JournalQuery>, String>;
+type JournalAnswer = Result<Arc<JournalQuery>, String>;
 
 /// Answers of the journal that are some seconds old, and questions under way, which all who ask wait for.
 #[derive(Debug, Default)]
 pub(super) struct Answers(Mutex<HashMap<String, (Instant, Kept)>>);
 
-type Kept = Arc<OnceCell<Told>>;
+type Kept = Arc<OnceCell<JournalAnswer>>;
 
 impl Answers {
     fn cell(&self, key: String, kept: Duration) -> Kept {
