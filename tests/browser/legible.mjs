@@ -7,19 +7,22 @@ const WORD_MAX = 30;
 /** Finds, in the page, what is hard to read as it is laid out now. */
 function wrongs(longest) {
   const found = [];
+  const style = (element) => getComputedStyle(element);
   const shown = (element) => element.checkVisibility({ visibilityProperty: true })
     && !element.closest(".vh, caption, .skip:not(:focus), script, style, textarea, select");
+  const drawn = [];
   const line = document.querySelector("main").clientWidth - 28;
   const range = document.createRange();
-  const box = (element) => getComputedStyle(element).display.startsWith("inline") ? box(element.parentElement) : element;
-  const isCut = (element) => element !== document.body && (getComputedStyle(element).overflowX !== "visible" || isCut(element.parentElement));
+  const box = (element) => style(element).display.startsWith("inline") ? box(element.parentElement) : element;
+  const isCut = (element) => element !== document.body && (style(element).overflowX !== "visible" || isCut(element.parentElement));
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let text = texts.nextNode(); text; text = texts.nextNode()) {
     if (!shown(text.parentElement)) continue;
     range.selectNodeContents(text);
+    if (text.data.trim()) drawn.push(...[...range.getClientRects()].map((rect) => ({ text, rect })));
     const around = box(text.parentElement);
     const sticks = range.getBoundingClientRect().right - around.getBoundingClientRect().right;
-    if (sticks > 1 && text.data.trim() && !text.parentElement.closest("svg") && !isCut(around)) {
+    if (sticks > 1 && text.data.trim() && !text.parentElement.closest("svg, .plot") && !isCut(around)) {
       found.push(`a text that sticks out of its <${around.localName}> by ${Math.ceil(sticks)} pixels: ${text.data.trim().slice(0, 80)}`);
     }
     const isRaw = text.parentElement.closest("pre, code");
@@ -35,6 +38,27 @@ function wrongs(longest) {
       const width = parts.reduce((sum, part) => sum + part.width, 0);
       if (lines.length && width < line) found.push(`a word in two lines: ${word} of <${text.parentElement.localName}> ${text.data.trim().slice(0, 80)}`);
     }
+  }
+  const seen = [];
+  const clip = (rect, element) => {
+    for (let at = element; at && at !== document.body; at = at.parentElement) {
+      if (style(at).overflowX === "visible" || style(at).display === "inline") continue;
+      const { left, right, top, bottom } = at.getBoundingClientRect();
+      rect = { left: Math.max(rect.left, left), right: Math.min(rect.right, right), top: Math.max(rect.top, top), bottom: Math.min(rect.bottom, bottom) };
+    }
+    return rect;
+  };
+  const floats = (element) => element !== document.body && (["fixed", "sticky", "absolute"].includes(style(element).position) || floats(element.parentElement));
+  for (const { text, rect } of drawn) {
+    if (floats(text.parentElement)) continue;
+    const here = clip(rect, text.parentElement);
+    if (here.right - here.left < 3 || here.bottom - here.top < 3) continue;
+    for (const other of seen) {
+      const wide = Math.min(here.right, other.here.right) - Math.max(here.left, other.here.left);
+      const high = Math.min(here.bottom, other.here.bottom) - Math.max(here.top, other.here.top);
+      if (other.text !== text && wide > 2 && high > 4) found.push(`texts that cross: ${text.data.trim().slice(0, 40)} and ${other.text.data.trim().slice(0, 40)}`);
+    }
+    seen.push({ text, here });
   }
   const over = document.documentElement.scrollWidth - innerWidth;
   if (over > 0) {

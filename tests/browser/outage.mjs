@@ -84,10 +84,12 @@ export function outage(ground) {
       one.path === "/billing" && one.status === 200 && one.events.some((found) => found.id === id));
     for (const id of ["o-0", "o-1", "o-2", "o-3", "o-6"]) await until(id, () => taken(id));
     // Fast answers remove the mark for slowness.
-    await until("health", async () => {
+    let shown = "";
+    await until(() => `health, but\n${shown}`, async () => {
       for (let one = 0; one < 20; one += 1) await world.publish("orders", { id: "o-7", eventType: "Order.Shipped" });
       await session.go("/");
-      return !/Slow|Probation|Delayed delivery/.test(await session.text());
+      shown = await session.text();
+      return !/Slow|Probation|Delayed delivery/.test(shown);
     });
     await session.close();
   });

@@ -11,13 +11,13 @@ export const PATIENCE_MS = 90_000;
 
 const PROGRAM = process.env.GRIDPOST_PROGRAM;
 
-/** Calls `look` until it returns something. */
+/** Calls `look` until it returns something. What did not come may be told by a function. */
 export async function until(what, look) {
   const end = Date.now() + PATIENCE_MS;
   for (;;) {
     const found = await look();
     if (found) return found;
-    assert.ok(Date.now() < end, `it did not come: ${what}`);
+    assert.ok(Date.now() < end, `it did not come: ${typeof what === "function" ? what() : what}`);
     await new Promise((done) => setTimeout(done, 50));
   }
 }

@@ -45,7 +45,7 @@ pub(super) async fn list(State(app): State<App>, Query(query): Query<SinceQuery>
                 a href=(topic_url(&topic.name)) { (text::soft(&topic.name)) }
                 span.cut.sm.m title=(topic.properties.endpoint) { (topic.properties.endpoint) }
             },
-            html! { (kind(topic)) },
+            text::soft(&kind(topic)),
             count(|flow| flow.accepted),
             count(|flow| flow.account.matched),
             html! { @if let Some(flow) = &flow { (share(&flow.account)) } },
