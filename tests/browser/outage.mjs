@@ -89,7 +89,7 @@ export function outage(ground) {
       for (let one = 0; one < 20; one += 1) await world.publish("orders", { id: "o-7", eventType: "Order.Shipped" });
       await session.go("/");
       shown = await session.text();
-      return !/Slow|Probation|Delayed delivery/.test(shown);
+      return !/Slow|held back|end at once/.test(shown);
     });
     await session.close();
   });

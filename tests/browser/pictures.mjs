@@ -5,13 +5,12 @@ import { join } from "node:path";
 import { Session } from "./browser.mjs";
 import { legible } from "./legible.mjs";
 
-const SCREENS = { w: 1440, p: 390 };
+/** Wide, a phone, and a narrow screen, of which there is no picture. */
+const NARROW = 320;
+const SCREENS = { w: 1440, p: 390, n: NARROW };
 const SCHEMES = { l: "light", d: "dark" };
 
 const of = (name, below = "") => `/topics/orders/subscriptions/${name}${below}`;
-
-/** Another width at which pages must be legible. */
-const NARROW = 320;
 
 /** Of a longer page the beginning is shown. */
 const HEIGHT_MAX = 5_000;
@@ -62,40 +61,40 @@ const PAGES = {
   "no-such-page": "/nothing",
 };
 
-/** Makes the pictures of the pages whose names contain that word, in a folder; returns what went wrong. */
+/** Looks at the pages whose names contain that word, and makes their pictures if there is a folder for them; returns what is
+ * wrong with them. */
 export async function pictures(browser, world, folder, word = "") {
-  mkdirSync(folder, { recursive: true });
+  if (folder !== null) mkdirSync(folder, { recursive: true });
   const session = await Session.open(browser, await world.console());
   const { page } = session;
   const link = async (list, beginning) => {
     await page.goto(list);
     return await page.locator(`main a[href^="${beginning}"]`).first().getAttribute("href", { timeout: 5_000 });
   };
-  const left = [];
+  const wrong = [];
+  const trying = async (name, does) => {
+    try { await does(); } catch (error) { wrong.push(`${name}: ${error.message}`); }
+  };
   for (const [at, [name, path]] of Object.entries(PAGES).entries()) {
     if (!name.includes(word)) continue;
-    const number = String(at + 1).padStart(2, "0");
-    try {
+    await trying(name, async () => {
       await page.goto(typeof path === "string" ? path : await path(link, world));
-      await page.setViewportSize({ width: NARROW, height: 800 });
-      await legible(page);
       // The live tail, and what a stream sends.
       if (name === "tail") await page.waitForTimeout(4_000);
-      for (const [screen, width] of Object.entries(SCREENS)) {
-        for (const [scheme, colorScheme] of Object.entries(SCHEMES)) {
-          await page.emulateMedia({ colorScheme });
-          await page.setViewportSize({ width, height: 900 });
-          await legible(page);
-          // What sticks to the screen is then where it is on a screen of that height.
-          const height = Math.min(await page.evaluate(() => document.documentElement.scrollHeight), HEIGHT_MAX);
-          await page.setViewportSize({ width, height });
-          await page.screenshot({ path: join(folder, `${number}-${name}-${screen}${scheme}.png`) });
-        }
+    });
+    for (const [screen, width] of Object.entries(SCREENS)) {
+      await page.setViewportSize({ width, height: 900 });
+      await trying(name, async () => await legible(page));
+      if (folder === null || width === NARROW) continue;
+      for (const [scheme, colorScheme] of Object.entries(SCHEMES)) {
+        await page.emulateMedia({ colorScheme });
+        // What sticks to the screen is then where it is on a screen of that height.
+        const height = Math.min(await page.evaluate(() => document.documentElement.scrollHeight), HEIGHT_MAX);
+        await page.setViewportSize({ width, height });
+        await page.screenshot({ path: join(folder, `${String(at + 1).padStart(2, "0")}-${name}-${screen}${scheme}.png`) });
       }
-    } catch (error) {
-      left.push(`${name}: ${error.message}`);
     }
   }
   await session.context.close();
-  return left;
+  return wrong;
 }

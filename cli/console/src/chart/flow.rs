@@ -87,7 +87,7 @@ pub(crate) fn flow(sources: &[Source], ends: &[(Kind, u64, &str)]) -> Markup {
                         rect class={ "f-" (end.0.name()) } x=(LAST) width=(THICK) y=(top) height=(height) {}
                     }
                 }
-                text x="0" y="12" { "accepted by topic" }
+                text x="0" y="12" { "accepted" }
                 text x="34.4%" y="12" text-anchor="middle" { "to deliver" }
                 text x="64%" y="12" { "end" }
                 @for (one, place) in sources.iter().zip(&left) { (label("2%", *place, &one.name, &one.told)) }

@@ -32,6 +32,9 @@ fn name(bucket: usize) -> String {
     bound(BOUNDS_MS.get(bucket).map_or(last, |bound| Latency::AtMost(*bound)))
 }
 
+/// Buckets between two texts that have room beside each other on a phone.
+const NEAR: usize = 4;
+
 /// The percentiles on a line with all bounds; nothing without events.
 pub(crate) fn strip(latencies: &Latencies) -> Markup {
     let kinds = [Kind::Ok, Kind::Acc, Kind::Warn];
@@ -40,27 +43,33 @@ pub(crate) fn strip(latencies: &Latencies) -> Markup {
         .zip(kinds)
         .filter_map(|(percent, kind)| Some((percent, kind, latencies.percentile(percent)?)))
         .collect();
-    // The last bound that was written at the usual height.
-    let mut usual = None;
-    let x = |bucket: usize| format!("{:.1}%", 4.0 + 92.0 * bucket as f64 / (ROWS - 1) as f64);
+    let groups: Vec<_> = found.chunk_by(|one, next| one.2 == next.2).collect();
+    let at = |group: usize| groups.get(group).map(|same| bucket(same[0].2));
+    // On a phone, texts of places that are so near would be written over each other.
+    let is_near = |one: Option<usize>, next: Option<usize>| one.zip(next).is_some_and(|(one, next)| next - one < NEAR);
+    // Beside the first and the last there is room for a text.
+    let x = |bucket: usize| format!("{:.1}%", 15.0 + 73.0 * bucket as f64 / (ROWS - 1) as f64);
     let label = found.iter().map(|(percent, _, latency)| format!("p{percent} {}", bound(*latency)));
     html! {
         @if let Some((_, _, first)) = found.first() {
             svg.tl height="60" role="img" aria-label=(spoken(label)) {
                 rect.f-sunk x="0" y="20" width="100%" height="6" rx="3" {}
                 rect.f-ok x="0" y="20" width=(x(bucket(*first))) height="6" rx="3" {}
-                @for same in found.chunk_by(|one, next| one.2 == next.2) {
+                @for (group, same) in groups.iter().enumerate() {
                     @let (_, kind, latency) = same[same.len() - 1];
-                    @let bucket = bucket(latency);
-                    @let x = x(bucket);
-                    // Beside each other, two bounds would be written over each other: one of them is lower.
-                    @let lower = usual.is_some_and(|usual| bucket - usual < 2);
-                    @let () = if !lower { usual = Some(bucket) };
+                    @let x = x(bucket(latency));
+                    @let follows = group > 0 && is_near(at(group - 1), at(group));
+                    @let (lower, anchor) = match (follows, is_near(at(group), at(group + 1))) {
+                        (false, false) => (false, "middle"),
+                        (false, true) => (false, "end"),
+                        (true, true) => (true, "middle"),
+                        (true, false) => (false, "start"),
+                    };
                     @let names: Vec<_> = same.iter().map(|(percent, ..)| percent.to_string()).collect();
                     rect class={ "f-" (kind.name()) } x=(x) y="16" width="3" height="14" rx="1.5"
                         transform="translate(-1.5)" {}
-                    text.b x=(x) y="11" text-anchor="middle" { "p" (names.join("/")) }
-                    text x=(x) y=(if lower { 56 } else { 44 }) text-anchor="middle" { (bound(latency)) }
+                    text.b x=(x) y="11" text-anchor=(anchor) { "p" (names.join("/")) }
+                    text x=(x) y=(if lower { 56 } else { 44 }) text-anchor=(anchor) { (bound(latency)) }
                 }
             }
         }

@@ -53,7 +53,7 @@ impl<'a> View<'a> {
             described.iter().filter(|(is, _)| *is).map(|(_, id)| id.as_str()).collect();
         let described_by = (!described.is_empty()).then(|| described.join(" "));
         let markup = html! {
-            @if !hint.is_empty() { p.hint id=(hint_id) { (hint) } }
+            @if !hint.is_empty() { p.hint id=(hint_id) { (text::prose(hint)) } }
             @if has_place {
                 p.bad id=(problem_id) data-problem-of=(id) { @for one in &problems { span.line { (one) } } }
             }
