@@ -181,7 +181,10 @@ async fn places(app: &App, names: Vec<String>) -> Markup {
                 let placed = found.iter().filter_map(|one| Some((&one.name, bucket(one)?)));
                 rows.extend(placed.map(|(name, bucket)| {
                     let url = subscription_url(&topic, name, "/dead-letters");
-                    vec![html! { a href=(url) { (text::soft(&format!("{topic}/{name}"))) } }, html! { (bucket) }]
+                    vec![
+                        html! { a href=(url) { (text::soft(&format!("{topic}/{name}"))) } },
+                        html! { (bucket) },
+                    ]
                 }));
             }
             Err(error) => unread.push((topic, error)),

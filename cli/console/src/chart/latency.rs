@@ -46,7 +46,9 @@ pub(crate) fn strip(latencies: &Latencies) -> Markup {
     let groups: Vec<_> = found.chunk_by(|one, next| one.2 == next.2).collect();
     let at = |group: usize| groups.get(group).map(|same| bucket(same[0].2));
     // On a phone, texts of places that are so near would be written over each other.
-    let is_near = |one: Option<usize>, next: Option<usize>| one.zip(next).is_some_and(|(one, next)| next - one < NEAR);
+    let is_near = |one: Option<usize>, next: Option<usize>| {
+        one.zip(next).is_some_and(|(one, next)| next - one < NEAR)
+    };
     // Beside the first and the last there is room for a text.
     let x = |bucket: usize| format!("{:.1}%", 15.0 + 73.0 * bucket as f64 / (ROWS - 1) as f64);
     let label = found.iter().map(|(percent, _, latency)| format!("p{percent} {}", bound(*latency)));

@@ -175,8 +175,12 @@ fn percentiles_are_bounds() {
     assert!(same.contains(">p50/95</text>") && same.contains(">&gt; 1 h</text>"), "{same}");
     assert!(!same.contains("y=\"56\""), "far from each other, no bound is lower: {same}");
     let two = strip(&latencies(&[(20, 60), (40, 40)])).into_string();
-    let anchors = ["end\">p50<", "start\">p95/99<"].map(|one| two.contains(&format!("text-anchor=\"{one}")));
-    assert!(anchors == [true, true] && !two.contains("y=\"56\""), "each has a side of its own: {two}");
+    let anchors =
+        ["end\">p50<", "start\">p95/99<"].map(|one| two.contains(&format!("text-anchor=\"{one}")));
+    assert!(
+        anchors == [true, true] && !two.contains("y=\"56\""),
+        "each has a side of its own: {two}"
+    );
     let three = strip(&latencies(&[(20, 60), (40, 37), (90, 3)])).into_string();
     assert!(three.contains("y=\"56\" text-anchor=\"middle\">≤ 50 ms"), "{three}");
 }
