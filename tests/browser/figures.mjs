@@ -95,6 +95,8 @@ async function fill(world) {
     const one = (at) => [`s-${at}`, { destination: world.destination("/fine", batches), filter: { includedEventTypes: [`Kind-${at}`] } }];
     await world.topic(`t-${topic}`, Object.fromEntries(Array.from({ length: SUBSCRIPTIONS_OF_EACH }, (_, at) => one(at))));
   }
+  let delivered = 0;
+  world.endpoints.answers.set("/fine", (_, events) => { delivered += events.length; return { status: 200 }; });
   let next = 0;
   const began = Date.now();
   await Promise.all(Array.from({ length: PUBLISHERS }, async () => {
@@ -106,9 +108,10 @@ async function fill(world) {
       world.endpoints.received.length = 0;
     }
   }));
-  const topics = Array.from({ length: TOPICS }, (_, at) => `t-${at}`);
-  const left = async (topic) => (await world.manage("GET", `/topics/${topic}/healths`)).value.reduce((sum, one) => sum + one.waitingEvents, 0);
-  for (const topic of topics) await until(`all deliveries of ${topic}`, async () => (await left(topic)) === 0);
+  while (delivered < EVENTS) {
+    const before = delivered;
+    await until(() => `more than ${before} deliveries`, () => delivered > before);
+  }
   console.log(`\n${EVENTS} events were published and delivered in ${((Date.now() - began) / 1_000).toFixed(0)} s`);
 }
 
