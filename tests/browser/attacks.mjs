@@ -6,7 +6,7 @@ import { after, test } from "node:test";
 import { ELSEWHERE, REBOUND, Session } from "./browser.mjs";
 import { hostile } from "./hostile.mjs";
 import { rows } from "./routes.mjs";
-import { driven } from "./shell.mjs";
+import { driven } from "./stream.mjs";
 import { until } from "./world.mjs";
 
 /** Another party's web site, on its own port. */

@@ -34,10 +34,11 @@ after(async () => {
 });
 
 describe("pages", () => pages(ground));
+// Its probation lasts five minutes.
+describe("an outage", () => outage(ground));
 describe("the shell", () => shell(ground));
 describe("actions", () => actions(ground));
 describe("attacks", () => attacks(ground));
-describe("an outage", () => outage(ground));
 
 /** Where GRIDPOST_SCREENSHOTS=1 puts the pictures of every page. */
 const PICTURES = process.env.GRIDPOST_PICTURES ?? new URL("../../.gridpost/pictures", import.meta.url).pathname;

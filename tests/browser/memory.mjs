@@ -1,5 +1,5 @@
 // What a page that is looked at for long keeps in memory.
-import { driven } from "./shell.mjs";
+import { driven } from "./stream.mjs";
 
 /** Bytes of the script's heap, nodes and listeners of the page, without garbage. */
 async function kept(protocol) {

@@ -3,33 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Session, accessible } from "./browser.mjs";
-
-/** A stream that the test drives, in place of the browser's. */
-function streams() {
-  window.streams = [];
-  window.EventSource = class extends EventTarget {
-    constructor(url) {
-      super();
-      this.url = String(url);
-      window.streams.push(this);
-    }
-
-    close() {
-      this.closed = true;
-    }
-
-    tell(name, data) {
-      this.dispatchEvent(Object.assign(new Event(name), { data }));
-    }
-  };
-  window.EventSource.CONNECTING = 0;
-}
-
-/** Opens a page whose stream is `streams()`. */
-export async function driven(session, path) {
-  await session.page.addInitScript(streams);
-  return await session.go(path);
-}
+import { memory } from "./memory.mjs";
+import { driven } from "./stream.mjs";
 
 /** Sends each part of the page as it is, with each element in turn that can have the focus; returns what was lost. */
 function swapped() {
@@ -210,5 +185,11 @@ export function shell(ground) {
     await page.evaluate((now) => window.streams[0].tell("now", String(now)), utc + 3 * 3600_000 + 120_000);
     await page.getByText("3 h 2 min ago").first().waitFor();
     assert.match(await created.getAttribute("title"), /UTC/);
+  });
+
+  look("a page that is looked at for long keeps nothing of what it showed", async (session) => {
+    const { before, after } = await memory(session, "/", 1_000);
+    const more = { bytes: after.bytes - before.bytes, nodes: after.nodes - before.nodes, listeners: after.listeners - before.listeners };
+    assert.ok(more.bytes < 300_000 && more.nodes < 200 && more.listeners < 20, JSON.stringify(more));
   });
 }
