@@ -380,8 +380,8 @@ fn table(url: &str, page: &Page<DeadLetter>) -> Markup {
     let rows: Vec<_> = page.items.iter().map(row).collect();
     let head = [
         ("Written", "nw"),
-        ("Event", ""),
-        ("Type", ""),
+        ("Event", "nw"),
+        ("Type", "nw"),
         ("Reason", "gr"),
         ("Attempts", "n"),
         ("Last outcome", ""),
