@@ -6,7 +6,7 @@ pub mod query;
 use std::collections::BTreeMap;
 
 use gridpost_core::{
-    journal::{Answer, By, Entry, EntryKind, Flow, Known, Owner},
+    journal::{Answer, Entry, EntryKind, Flow, Known, Owner},
     ledger::{Account, Intake, Ledger},
     retry::DelayReason,
     subscription::SubscriptionKey,
@@ -14,10 +14,7 @@ use gridpost_core::{
 };
 use serde::{Deserialize, Serialize};
 use strum::Display;
-use utoipa::{
-    PartialSchema, ToSchema,
-    openapi::{Ref, RefOr, Schema, schema::AnyOfBuilder},
-};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
 use self::latency::LatencyDocument;
@@ -100,9 +97,7 @@ impl JournalQuery {
                     Some(periods.flat_map(|(period, ledger)| entries(period, ledger)).collect());
             }
             Known::Series(series) => {
-                let entry =
-                    |((begins, owner), flow)| SeriesEntry::of(series.by, begins, owner, flow);
-                self.series = Some(series.flows.into_iter().map(entry).collect());
+                self.series = Some(series.0.into_iter().map(Into::into).collect());
             }
         }
         self
@@ -238,10 +233,10 @@ impl LedgerEntry {
     fn post(&self, ledger: &mut Ledger) {
         let (topic, hour) = (self.topic.clone(), self.publish_hour.0);
         match (&self.event_subscription, &self.counts) {
-            (None, JournalCounts { topic: Some(intake), .. }) => {
+            (None, JournalCounts::Topic(intake)) => {
                 ledger.intakes.insert((topic, hour), intake.into());
             }
-            (Some(name), JournalCounts { event_subscription: Some(counts), .. }) => {
+            (Some(name), JournalCounts::EventSubscription(counts)) => {
                 let key = SubscriptionKey { topic, name: name.clone() };
                 ledger.accounts.insert((key, hour), (&**counts).into());
             }
@@ -250,50 +245,27 @@ impl LedgerEntry {
     }
 }
 
-/// What was counted in one step of time of a topic, an event subscription, a topic with its event subscriptions,
-/// or all together.
+/// What was counted of a topic or an event subscription in one step of time.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SeriesEntry {
-    /// Unless it is of all together.
-    pub topic: Option<String>,
-    /// Of an event subscription alone.
+    pub topic: String,
     pub event_subscription: Option<String>,
-    /// The beginning of the step, UTC; of all steps, that of the first.
+    /// The beginning of the step, UTC.
     pub time: Time,
-    /// Unless it is of a topic alone: failed attempts, by outcome.
+    /// Of an event subscription: failed attempts, by outcome.
     pub failed_attempts: Option<BTreeMap<String, u64>>,
     #[serde(flatten)]
     pub counts: JournalCounts,
 }
 
-/// Counts of a topic, of an event subscription, or both.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct JournalCounts {
-    #[serde(flatten)]
-    pub topic: Option<TopicCounts>,
-    #[serde(flatten)]
-    pub event_subscription: Option<Box<Counts>>,
-}
-
-impl PartialSchema for JournalCounts {
-    fn schema() -> RefOr<Schema> {
-        let kinds = [Counts::name(), TopicCounts::name()].map(Ref::from_schema_name);
-        let any = AnyOfBuilder::new()
-            .description(Some("Counts of a topic, of an event subscription, or both."));
-        kinds.into_iter().fold(any, AnyOfBuilder::item).into()
-    }
-}
-
-impl ToSchema for JournalCounts {
-    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
-        schemas.extend([
-            (Counts::name().into_owned(), Counts::schema()),
-            (TopicCounts::name().into_owned(), TopicCounts::schema()),
-        ]);
-        Counts::schemas(schemas);
-    }
+/// Counts of a topic or of an event subscription.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum JournalCounts {
+    EventSubscription(Box<Counts>),
+    Topic(TopicCounts),
 }
 
 /// Events that a topic accepted.
@@ -379,7 +351,7 @@ fn entries(period: usize, ledger: &Ledger) -> impl Iterator<Item = LedgerEntry> 
         event_subscription: None,
         publish_hour: (*hour).into(),
         waiting: None,
-        counts: JournalCounts { topic: Some(intake.into()), ..JournalCounts::default() },
+        counts: JournalCounts::Topic(intake.into()),
     });
     let accounts = ledger.accounts.iter().map(move |((key, hour), account)| LedgerEntry {
         period,
@@ -387,29 +359,23 @@ fn entries(period: usize, ledger: &Ledger) -> impl Iterator<Item = LedgerEntry> 
         event_subscription: Some(key.name.clone()),
         publish_hour: (*hour).into(),
         waiting: Some(account.difference()),
-        counts: JournalCounts {
-            event_subscription: Some(Box::new(account.into())),
-            ..JournalCounts::default()
-        },
+        counts: JournalCounts::EventSubscription(Box::new(account.into())),
     });
     intakes.chain(accounts)
 }
 
-impl SeriesEntry {
-    fn of(by: By, begins: Timestamp, owner: Option<Owner>, flow: Flow) -> Self {
+impl From<((Timestamp, Owner), Flow)> for SeriesEntry {
+    fn from(((begins, owner), flow): ((Timestamp, Owner), Flow)) -> Self {
         let Flow { accepted, unmatched, account, failed } = flow;
-        let name = owner.as_ref().and_then(Owner::name).map(str::to_owned);
-        let is_topic_alone = by == By::EventSubscription && name.is_none();
-        Self {
-            topic: owner.map(|owner| owner.topic().to_owned()),
-            time: begins.into(),
-            failed_attempts: (!is_topic_alone).then_some(failed),
-            counts: JournalCounts {
-                topic: name.is_none().then_some(TopicCounts { accepted, unmatched }),
-                event_subscription: (!is_topic_alone).then(|| Box::new((&account).into())),
-            },
-            event_subscription: name,
-        }
+        let (event_subscription, failed_attempts, counts) = match owner.name() {
+            None => (None, None, JournalCounts::Topic(TopicCounts { accepted, unmatched })),
+            Some(name) => {
+                let counts = JournalCounts::EventSubscription(Box::new((&account).into()));
+                (Some(name.to_owned()), Some(failed), counts)
+            }
+        };
+        let topic = owner.topic().to_owned();
+        Self { topic, event_subscription, time: begins.into(), failed_attempts, counts }
     }
 }
 

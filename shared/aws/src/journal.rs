@@ -452,8 +452,9 @@ impl LoggedJournal {
             bytes += bytes_read;
             let is_full = rows.len() >= ROWS_MAX;
             if let Some(counts) = &mut counts {
-                let sums = rows.iter().filter_map(|row| query::counts_of(row, part.from));
-                sums.for_each(|(at, sums)| counts.add(at, sums));
+                for line in rows.iter().filter_map(|row| query::counts_of(row, part.from)) {
+                    counts.take(line.at, &line.text);
+                }
                 if is_full && !run.split(index) {
                     return Err(too_many_counts());
                 }
