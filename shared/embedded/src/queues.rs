@@ -219,7 +219,9 @@ impl Queues {
         let (mut bytes, mut failed) = (0, None);
         for (id, message, body) in taken {
             if bytes >= BATCH_BYTES_MAX {
-                let not_taken = line.contents().give_back((id, message, body), visible_since);
+                // At its place: what has waited less must not overtake it.
+                let visible_at = message.visible_at;
+                let not_taken = line.contents().give_back((id, message, body), visible_at);
                 self.budget.release(not_taken.as_deref());
                 continue;
             }
