@@ -71,7 +71,7 @@ pub(crate) struct Database {
     pub(crate) opened: i64,
     pub(crate) journal: Arc<JournalWriter>,
     writer: Arc<Writer>,
-    reads: Semaphore,
+    reads: Arc<Semaphore>,
 }
 
 /// A locked database without a clock yet.
@@ -194,7 +194,7 @@ impl Database {
             (Some(file), Some(lock)) => begin(connection, file, lock, Arc::clone(&writer))?,
             _ => Access::Memory(Mutex::new(Some(connection))),
         };
-        let reads = Semaphore::new(READERS_MAX);
+        let reads = Arc::new(Semaphore::new(READERS_MAX));
         Ok(Self { access, last_seen, opened, journal, writer, reads })
     }
 
@@ -304,10 +304,14 @@ impl Database {
         if matches!(self.access, Access::Memory(_)) {
             return self.read(call, work);
         }
-        let _one_of_few = self.reads.acquire().await;
+        let one_of_few = Arc::clone(&self.reads).acquire_owned().await;
         let database = Arc::clone(self);
-        let read = tokio::task::spawn_blocking(move || database.read(call, work)).await;
-        read.unwrap_or_else(|error| Err(PortError::new(call, error)))
+        let read = tokio::task::spawn_blocking(move || {
+            // Held for as long as it reads, which may be longer than for its caller.
+            let _one_of_few = one_of_few;
+            database.read(call, work)
+        });
+        read.await.unwrap_or_else(|error| Err(PortError::new(call, error)))
     }
 
     /// Reads while the stores are opened.
