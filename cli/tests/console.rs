@@ -4,9 +4,11 @@
 #[path = "console/fixture.rs"]
 mod fixture;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use reqwest::header::{CONTENT_TYPE, COOKIE, ORIGIN};
+
+use serde_json::Value;
 
 use fixture::{Browser, Fixture, answer, between, http};
 
@@ -41,13 +43,14 @@ async fn pages_come_to_whom_the_link_has_signed_in() {
     let fixture = Fixture::new().await;
     let browser = fixture.browser(&[]).await;
     let is_one = |path: &String| {
-        !["/assets/", "/sign-in", "/stream", NO_ID].iter().any(|part| path.contains(part))
+        !["/assets/", "/sign-in", "/stream", "/live", NO_ID].iter().any(|part| path.contains(part))
     };
     let pages: Vec<_> = routes("get").into_iter().filter(is_one).collect();
     assert!(pages.len() > 20, "{pages:?}");
     for path in &pages {
         let page = browser.get(path).await;
-        page.shows(200, "The same on the command line: <code>gridpost ");
+        page.shows(200, "aria-label=\"The same on the command line\"");
+        page.shows(200, "<code>gridpost ");
     }
     for path in ["/nothing", "/topics/nothing", "/topics/orders/subscriptions/nothing"] {
         browser.get(path).await.shows(404, "<h1>Not found");
@@ -63,7 +66,9 @@ async fn what_does_not_come_from_its_own_pages_is_refused() {
     let console = fixture.console(&[]).await;
     let (url, link) = (console.url.clone(), console.sign_in_url.clone());
     let stranger = http();
-    for path in ["/", "/topics/orders", "/tail/stream", "/sign-in?token=guess", "/sign-in"] {
+    for path in
+        ["/", "/topics/orders", "/tail/stream", "/live?page=/", "/sign-in?token=guess", "/sign-in"]
+    {
         let refused = answer(stranger.get(format!("{url}{path}"))).await;
         assert!(!refused.shows(401, "Not signed in").contains("orders/refused"));
     }
@@ -165,6 +170,44 @@ async fn read_only_refuses_every_change() {
     browser.post(&format!("{REFUSED}/filter"), &tried).await.shows(200, "What the filter says");
 }
 
+/// Returns the sums of a page's first chart, by the names of its series.
+fn sums(page: &str) -> BTreeMap<String, u64> {
+    let read = |name: &str| {
+        let text = between(page, &format!("{name}=\""), "\"").replace("&quot;", "\"");
+        serde_json::from_str::<Value>(&text).expect("JSON")
+    };
+    let (names, values) = (read("data-names"), read("data-values"));
+    let sum =
+        |values: &Value| values.as_array().into_iter().flatten().filter_map(Value::as_u64).sum();
+    let names = names.as_array().into_iter().flatten().filter_map(Value::as_str);
+    names.map(str::to_owned).zip(values.as_array().into_iter().flatten().map(sum)).collect()
+}
+
+/// What charts and tables show sums up to what the audit counts.
+#[tokio::test]
+async fn the_sums_of_charts_are_the_ledger_s() {
+    let fixture = Fixture::new().await;
+    let browser = fixture.browser(&[]).await;
+    for id in ["s-1", "s-2", "s-3"] {
+        browser.publish(id).await;
+    }
+    let audit = ["--json", "audit", "--since", "6h", "--wait", "60s"];
+    let audit = fixture.command(&audit).output().await.expect("it runs");
+    let audit: Value = serde_json::from_slice(&audit.stdout).expect("JSON");
+    let total = |member: &str| -> u64 {
+        let of = |one: &Value| one[member].as_u64().or_else(|| one[member]["total"].as_u64());
+        audit["eventSubscriptions"].as_array().expect("a list").iter().filter_map(of).sum()
+    };
+    let ends = ["delivered", "deadLettered", "dropped"].map(total);
+    assert_eq!((total("matched"), ends.iter().sum()), (6, 6), "{audit}");
+    for path in ["/", "/topics/orders", "/?since=24h", "/topics/orders?since=15m"] {
+        let page = browser.get(path).await.text;
+        let sums = sums(&page);
+        let of = ["Delivered", "Dead-lettered", "Lost"].map(|name| sums[name]);
+        assert_eq!(of, ends, "{path}: {sums:?}");
+    }
+}
+
 /// Returns the ids of the lines of a stream.
 fn ids(streamed: &str) -> BTreeSet<&str> {
     let all = streamed.split("\"id\":\"").skip(1);
@@ -182,24 +225,24 @@ async fn nothing_is_missing_where_the_live_tail_begins_or_goes_on() {
     let fixture = Fixture::new().await;
     let browser = fixture.browser(&[]).await;
     browser.publish("g-1").await;
-    let page = browser.until("/tail", "[g-1]").await.text;
-    let first = between(&page, "<li id=\"line-", "\"").to_owned();
+    let page = browser.until("/tail", ">g-1</a>").await.text;
+    let first = between(&page, "<tr id=\"", "\"").to_owned();
     let from = between(&page, "data-from=\"", "\"").to_owned();
     // Makes an attempt while no stream is open.
     browser.publish("g-2").await;
-    browser.until("/tail", "[g-2]").await;
+    browser.until("/tail", ">g-2</a>").await;
     let path = format!("/tail/stream?from={from}");
-    let streamed = browser.stream_until(&path, None, "[g-2]").await;
+    let streamed = browser.stream_until(&path, None, ">g-2</a>").await;
     let all = ids(&streamed);
     assert!(all.contains(first.as_str()), "it begins before what the page has: {streamed}");
     browser.publish("g-3").await;
-    browser.until("/tail", "[g-3]").await;
+    browser.until("/tail", ">g-3</a>").await;
     // A browser that reconnects requests the same address with its last position.
-    let again = browser.stream_until(&path, Some(position(&streamed)), "[g-3]").await;
+    let again = browser.stream_until(&path, Some(position(&streamed)), ">g-3</a>").await;
     assert!(!again.contains("event: gap"), "{again}");
     // After a long absence, the stream says what it omits.
     let late = browser.stream_until("/tail/stream?from=1", None, "event: gap").await;
-    assert!(late.contains("from 1970-01-01T00:00:00.001Z to "), "{late}");
+    assert!(late.contains("attempted from <time datetime=\\\"1970-01-01T00:00:00.001Z"), "{late}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { accessSync, constants, mkdirSync } from "node:fs";
 import { delimiter, join } from "node:path";
 
+import { legible } from "./legible.mjs";
 import { AXE, chromium } from "./packages.mjs";
 import { PATIENCE_MS } from "./world.mjs";
 
@@ -31,6 +32,14 @@ function program() {
   throw new Error(`none of ${NAMES.join(", ")} is on the PATH: sudo apt-get install chromium`);
 }
 
+/** Gives the files of the source, which may be newer than the program's. */
+async function fromSource(route) {
+  const request = route.request();
+  if (new URL(request.frame().url()).origin !== new URL(request.url()).origin) { await route.continue(); return; }
+  const name = new URL(request.url()).pathname.split("/").pop();
+  await route.fulfill({ path: new URL(`../../cli/console/src/assets/${name}`, import.meta.url).pathname });
+}
+
 export async function launch() {
   return await chromium.launch({ executablePath: program(), headless: true, chromiumSandbox: false, args: FLAGS });
 }
@@ -51,6 +60,7 @@ export class Session {
     session.clicks = 0;
     // Origins besides the console's that a test visits.
     session.others = [];
+    if (process.env.GRIDPOST_ASSETS) await session.context.route(`${console.url}/assets/*`, fromSource);
     session.context.on("request", (request) => session.#check(request));
     session.context.on("response", (answer) => session.#note(answer));
     session.context.on("console", (message) => {
@@ -124,6 +134,11 @@ export class Session {
     }
   }
 
+  /** The field of that name in the content. */
+  field(name, settings) {
+    return this.page.locator("main").getByLabel(name, settings);
+  }
+
   /** What the content says. */
   async text() {
     return await this.page.locator("main").innerText();
@@ -155,20 +170,27 @@ const RULES = { runOnly: { type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a",
 /** The colour schemes and screens in which each page is checked. */
 const LOOKS = [{ colorScheme: "light", width: 1280 }, { colorScheme: "dark", width: 320 }];
 
-/** Checks that axe finds nothing on the page, and that a narrow screen needs no scrolling to the side. */
+/** The width of most phones; axe finds there what it finds on a narrower one. */
+const PHONE = 390;
+
+/** Checks that axe finds nothing on the page, and that it can be read, on a narrow screen without scrolling to the side. */
 export async function accessible(page, looks = LOOKS) {
   if (!(await page.evaluate("typeof axe === 'object'"))) await page.evaluate(AXE);
-  for (const { colorScheme, width } of looks) {
-    await page.emulateMedia({ colorScheme });
-    await page.setViewportSize({ width, height: 800 });
-    const found = await page.evaluate((rules) => axe.run(document, rules), RULES);
-    const told = found.violations.map((one) => [one.id, one.nodes.map((node) => `${node.html}: ${node.failureSummary}`)]);
-    assert.deepEqual(told, [], `${page.url()}, ${colorScheme}, ${width} pixels`);
-    const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-    assert.ok(over <= 0, `${page.url()} is ${over} pixels too wide for ${width}`);
+  try {
+    for (const { colorScheme, width } of looks) {
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize({ width, height: 800 });
+      const found = await page.evaluate((rules) => axe.run(document, rules), RULES);
+      const told = found.violations.map((one) => [one.id, one.nodes.map((node) => `${node.html}: ${node.failureSummary}`)]);
+      assert.deepEqual(told, [], `${page.url()}, ${colorScheme}, ${width} pixels`);
+      await legible(page);
+    }
+    await page.setViewportSize({ width: PHONE, height: 800 });
+    await legible(page);
+  } finally {
+    await page.emulateMedia({ colorScheme: null });
+    await page.setViewportSize({ width: 1280, height: 800 });
   }
-  await page.emulateMedia({ colorScheme: null });
-  await page.setViewportSize({ width: 1280, height: 800 });
 }
 
 /** Keeps a picture for the documentation, if pictures are requested. */

@@ -1,31 +1,40 @@
-// How fast pages are: medians of ten, with a nearly empty deployment, and with 100,000 waiting deliveries and 500 event
-// subscriptions. This prints figures and is not a test; `tests/browser/run --figures` starts it.
+// How fast pages are, as medians of ten: with a nearly empty deployment, and with a million events in the journal, 100,000
+// deliveries that wait and 500 event subscriptions; and what 10,000 updates leave in memory. This prints figures and is
+// not a test; `tests/browser/run --figures` starts it.
 import { Session, launch } from "./browser.mjs";
-import { LETTERS, World } from "./world.mjs";
+import { memory } from "./memory.mjs";
+import { LETTERS, World, until } from "./world.mjs";
 
 const TIMES = 10;
+const EVENTS = 1_000_000;
 const DELIVERIES = 100_000;
+const UPDATES = 10_000;
 const TOPICS = 5;
 const SUBSCRIPTIONS_OF_EACH = 100;
 
-const BIG = "/topics/big/subscriptions/one";
-const PAGES = ["/", "/topics", "/topics/big", BIG, `${BIG}/deliveries`, `${BIG}/retry`, `${BIG}/filter`, `${BIG}/edit`,
-  `${BIG}/dead-letters`, "/dead-letters", "/events", "/waiting", "/tail", "/ledger", "/cost"];
+/** Events of a publish, and publishes at the same time. */
+const AT_ONCE = 2_000;
+const PUBLISHERS = 4;
 
-/** Copies the one waiting delivery many times: its state, and its message in the queue. */
+/** Hours of history pass in minutes. */
+const FAST = 600;
+
+const BIG = "/topics/big/subscriptions/one";
+const PAGES = ["/", "/?since=7d", "/topics", "/topics/big", "/topics/t-0", BIG, `${BIG}/deliveries`, "delivery", `${BIG}/retry`,
+  `${BIG}/filter`, `${BIG}/edit`, `${BIG}/dead-letters`, "/dead-letters", "/events", "/events?topic=t-0&id=m-0", "/waiting", "/tail",
+  "/ledger", "/ledger?since=7d", "/cost"];
+
+/** Copies the state of one delivery that has failed: each copy waits like it. */
 const COPIES = `
 import json, sqlite3, sys, uuid
 with sqlite3.connect(sys.argv[1]) as database:
-    state = database.execute("SELECT * FROM states").fetchone()
-    message = database.execute("SELECT * FROM messages WHERE body LIKE '%' || ? || '%'", (str(uuid.UUID(bytes=state[0])),)).fetchone()
-    old, newest = str(uuid.UUID(bytes=state[0])), message[0]
-    for at in range(json.loads(sys.argv[2]) - 1):
+    state = database.execute("SELECT * FROM states WHERE waiting_for IS NOT NULL").fetchone()
+    old = str(uuid.UUID(bytes=state[0]))
+    for at in range(json.loads(sys.argv[2])):
         made = uuid.uuid4()
         new = lambda text: text.replace(old, str(made))
         database.execute("INSERT INTO states VALUES (?, ?, ?, ?, ?, ?)",
             (made.bytes, *state[1:4], new(state[4]), new(state[5])))
-        database.execute("INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (newest + 1 + at, *message[1:7], new(message[7])))
 `;
 
 const median = (all) => all.sort((a, b) => a - b)[Math.floor(all.length / 2)];
@@ -49,32 +58,78 @@ async function look(page, path) {
 
 async function measure(browser, world, title) {
   const session = await Session.open(browser, await world.console());
+  await session.go(`${BIG}/deliveries`);
+  const delivery = await session.page.locator(`main td a[href^="${BIG}/deliveries/"]`).first().getAttribute("href");
   console.log(`\n${title}; medians of ${TIMES}\n\n| page | server, ms | first paint, ms | all of it, ms | KB with all that it loads |\n|---|---|---|---|---|`);
   for (const path of PAGES) {
     const looks = [];
     // A page this slow is measured only once.
-    while (looks.length < TIMES && !(looks[0]?.whole > 5_000)) looks.push(await look(session.page, path));
+    while (looks.length < TIMES && !(looks[0]?.whole > 5_000)) {
+      looks.push(await look(session.page, path === "delivery" ? delivery : path));
+    }
     const of = (name) => median(looks.map((one) => one[name]));
     console.log(`| \`${path}\` | ${of("server").toFixed(0)} | ${of("paint").toFixed(0)} | ${of("whole").toFixed(0)} | ${(of("bytes") / 1000).toFixed(0)} |`);
   }
-  await session.close();
+  const { before, after, seconds } = await memory(session, "/", UPDATES);
+  const told = ({ bytes, nodes, listeners }) => `${(bytes / 1e6).toFixed(2)} MB, ${nodes} nodes, ${listeners} listeners`;
+  console.log(`\nthe overview before ${UPDATES} updates: ${told(before)}; after them, ${seconds.toFixed(0)} s later: ${told(after)}`);
+  await session.context.close();
 }
 
-const world = await World.open({ speed: 1, kept: true });
+/** A topic whose endpoint fails; the first attempts are made, and the rest waits. */
+async function failing(world, events) {
+  await world.topic("big", { one: { status: 503, retryPolicy: { schedule: [850] }, ...LETTERS } });
+  for (let sent = 0; sent < events; sent += AT_ONCE) {
+    const count = Math.min(AT_ONCE, events - sent);
+    await world.publish("big", ...Array.from({ length: count }, (_, at) => ({ id: `big-${sent + at}` })));
+  }
+  await until("a failure", async () => (await health(world)).waitingDeliveries.count > 0);
+}
+
+const health = async (world) => await world.manage("GET", `${BIG.replace("subscriptions", "eventSubscriptions")}/health`);
+
+/** A million events, each for one of the event subscriptions. */
+async function fill(world) {
+  const batches = { maxEventsPerBatch: 5_000, preferredBatchSizeInKilobytes: 1_024 };
+  for (let topic = 0; topic < TOPICS; topic += 1) {
+    const one = (at) => [`s-${at}`, { destination: world.destination("/fine", batches), filter: { includedEventTypes: [`Kind-${at}`] } }];
+    await world.topic(`t-${topic}`, Object.fromEntries(Array.from({ length: SUBSCRIPTIONS_OF_EACH }, (_, at) => one(at))));
+  }
+  let delivered = 0;
+  world.endpoints.answers.set("/fine", (_, events) => { delivered += events.length; return { status: 200 }; });
+  let next = 0;
+  const began = Date.now();
+  await Promise.all(Array.from({ length: PUBLISHERS }, async () => {
+    while (next < EVENTS) {
+      const first = next;
+      next += AT_ONCE;
+      const events = Array.from({ length: AT_ONCE }, (_, at) => ({ id: `m-${first + at}`, eventType: `Kind-${at % SUBSCRIPTIONS_OF_EACH}` }));
+      await world.publish(`t-${(first / AT_ONCE) % TOPICS}`, ...events);
+      world.endpoints.received.length = 0;
+    }
+  }));
+  while (delivered < EVENTS) {
+    const before = delivered;
+    await until(() => `more than ${before} deliveries`, () => delivered > before);
+  }
+  console.log(`\n${EVENTS} events were published and delivered in ${((Date.now() - began) / 1_000).toFixed(0)} s`);
+}
+
 const browser = await launch();
-await world.topic("big", { one: { status: 503, retryPolicy: { schedule: [850] }, ...LETTERS } });
-await world.publish("big", { id: "big-1" });
-const count = async () => (await world.manage("GET", "/topics/big/eventSubscriptions/one/health")).waitingDeliveries.count;
-while ((await count()) < 1) await new Promise((done) => setTimeout(done, 100));
-await measure(browser, world, "one waiting delivery, one event subscription");
+const small = await World.open({ speed: 1, kept: true });
+await failing(small, 1);
+await measure(browser, small, "one waiting delivery, one event subscription");
+await small.close();
 
-for (let topic = 0; topic < TOPICS; topic += 1) {
-  const names = Array.from({ length: SUBSCRIPTIONS_OF_EACH }, (_, at) => [`s-${at}`, { path: "/fine" }]);
-  await world.topic(`t-${topic}`, Object.fromEntries(names));
-}
-await world.rewrite(COPIES, DELIVERIES);
-console.log(`\nthe health says that ${await count()} wait`);
-await measure(browser, world, `${DELIVERIES} waiting deliveries, ${TOPICS * SUBSCRIPTIONS_OF_EACH + 1} event subscriptions`);
+const world = await World.open({ speed: FAST, kept: true });
+await fill(world);
+await world.pace(1);
+await failing(world, DELIVERIES);
+const { waitingDeliveries: { count } } = await health(world);
+await world.rewrite(COPIES, DELIVERIES - count);
+const { waitingDeliveries, waitingEvents } = await health(world);
+console.log(`\nthe health says that ${waitingEvents} events wait, and ${waitingDeliveries.count} deliveries have failed`);
+await measure(browser, world, `${EVENTS} events, ${DELIVERIES} waiting deliveries, ${TOPICS * SUBSCRIPTIONS_OF_EACH + 1} event subscriptions`);
 await browser.close();
 await world.close();
 process.exit(0);

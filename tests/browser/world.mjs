@@ -11,19 +11,23 @@ export const PATIENCE_MS = 90_000;
 
 const PROGRAM = process.env.GRIDPOST_PROGRAM;
 
-/** Calls `look` until it returns something. */
+/** Calls `look` until it returns something. What did not come may be told by a function. */
 export async function until(what, look) {
   const end = Date.now() + PATIENCE_MS;
   for (;;) {
     const found = await look();
     if (found) return found;
-    assert.ok(Date.now() < end, `it did not come: ${what}`);
+    assert.ok(Date.now() < end, `it did not come: ${typeof what === "function" ? what() : what}`);
     await new Promise((done) => setTimeout(done, 50));
   }
 }
 
 const running = new Set();
-process.on("exit", () => { for (const child of running) child.kill("SIGKILL"); });
+const folders = new Set();
+process.on("exit", () => {
+  for (const child of running) child.kill("SIGKILL");
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true });
+});
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(1));
 
 /** Starts the program; its standard error is shown if it ends too early. */
@@ -41,10 +45,10 @@ function start(folder, args) {
   return child;
 }
 
-async function stop(child) {
+async function stop(child, signal = "SIGKILL") {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const ended = new Promise((done) => child.once("exit", done));
-  child.kill("SIGKILL");
+  child.kill(signal);
   await ended;
 }
 
@@ -103,9 +107,17 @@ export class World {
     const world = new World();
     world.consoles = [];
     world.folder = mkdtempSync(join(tmpdir(), "gridpost-browser-"));
+    folders.add(world.folder);
     world.endpoints = await new Endpoints().open();
     world.flags = ["dev", "--port", "0", "--quiet", "--speed", String(speed), ...(kept ? [] : ["--memory"])];
     await world.#start();
+    return world;
+  }
+
+  /** One that another process keeps. */
+  static of(folder) {
+    const world = Object.assign(new World(), { folder, consoles: [] });
+    world.urls = JSON.parse(readFileSync(join(folder, ".gridpost", "local.json"), "utf8"));
     return world;
   }
 
@@ -114,6 +126,13 @@ export class World {
     await stop(this.dev);
     const file = join(this.folder, ".gridpost", "dev", "gridpost.sqlite");
     execFileSync("python3", ["-c", program, file, JSON.stringify(input)]);
+    await this.#start();
+  }
+
+  /** Goes on with another speed of the clock. */
+  async pace(speed) {
+    await stop(this.dev, "SIGINT");
+    this.flags[this.flags.indexOf("--speed") + 1] = String(speed);
     await this.#start();
   }
 

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::page;
+use super::text;
 use gridpost_ops::failure::Detail;
 
 /// A document, line by line, with each problem below the line of its member.
@@ -16,14 +16,14 @@ pub(super) fn annotated(document: &Value, problems: &[Detail]) -> Markup {
         @let elsewhere: Vec<_> = problems.iter().filter(|one| !is_placed(one)).collect();
         @if !elsewhere.is_empty() {
             ul { @for one in elsewhere {
-                li { @if let Some(target) = &one.target { code { (target) } ": " } (one.message) }
+                li { @if let Some(target) = &one.target { code { (text::prose(target)) } ": " } (text::prose(&one.message)) }
             } }
         }
         pre id="text-problems" role="region" aria-label="The document with its problems" tabindex="0" {
             @for (path, line) in &lines {
-                (page::visible(line)) "\n"
+                (text::visible(line)) "\n"
                 @for one in problems.iter().filter(|one| !path.is_empty() && is_at(one.target.as_deref(), path)) {
-                    strong.bad { "  ↑ " (page::visible(&one.message)) "\n" }
+                    strong.t-bad { "  ↑ " (text::prose(&one.message)) "\n" }
                 }
             }
         }
@@ -88,7 +88,7 @@ mod tests {
         ];
         let shown = annotated(&document, &problems).into_string();
         assert!(
-            shown.contains("&lt;b&gt;&quot;\n<strong class=\"bad\">  ↑ no such key"),
+            shown.contains("&lt;b&gt;&quot;\n<strong class=\"t-bad\">  ↑ no such key"),
             "{shown}"
         );
         assert!(shown.contains("<li><code>properties.x</code>: what?</li>"), "{shown}");

@@ -10,7 +10,9 @@ use serde::Deserialize;
 use super::App;
 use super::failure::{self, Answer};
 use super::form::given;
+use super::kit;
 use super::page::{self, Frame, Tab};
+use super::text;
 use super::topics::names;
 use gridpost_ops::{
     audit,
@@ -55,7 +57,7 @@ pub(super) async fn show(
         form.row method="get" action="/cost" {
             label { "With so many events in a month instead "
                 input name="events" inputmode="numeric" value=(events.map(|it| it.to_string()).unwrap_or_default()); }
-            button.second { "Reckon" }
+            button { "Reckon" }
         }
         (page::late())
     };
@@ -99,14 +101,14 @@ fn told((counted, fan_out): (u64, u32), sizes: &Sizes, events: Option<u64>) -> M
     );
     html! {
         p { "A month like the last " (COUNTED_HOURS) " hours costs about " strong { "$" (format!("{:.2}", total(&lines))) }
-            ", with " (page::number(topics)) " topics, " (page::number(subscriptions)) " event subscriptions and "
-            (page::number(events)) " events, each for " (fan_out) " event subscriptions." }
+            ", with " (text::number(topics)) " topics, " (text::number(subscriptions)) " event subscriptions and "
+            (text::number(events)) " events, each for " (fan_out) " event subscriptions." }
         @if !is_whole {
             p.warn { "There are more topics and event subscriptions than that: only so many were counted." }
         }
-        p.muted { (page::number(counted)) " events were accepted in the last " (COUNTED_HOURS) " hours." }
-        (page::table("What a month costs", &["What", "Units", "Dollars"], &rows))
-        p.muted { "Prices of " (prices.region) ", " (as_of(&prices)) ", without free tiers, discounts and data transfer. "
+        p.m { (text::number(counted)) " events were accepted in the last " (COUNTED_HOURS) " hours." }
+        (kit::table("What a month costs", &["What", "Units", "Dollars"], &rows))
+        p.m { "Prices of " (prices.region) ", " (as_of(&prices)) ", without free tiers, discounts and data transfer. "
             "The module's default settings are assumed: switches that cost (dashboard, more alarms, KMS keys) are flags of "
             "the command." }
         p { "With these numbers: " code { (command) } }

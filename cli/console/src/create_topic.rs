@@ -21,8 +21,9 @@ use super::form::placed::Placed;
 use super::form::view::{Text, View};
 use super::form::{Fields, Posted, meant, written};
 use super::made::value;
-use super::page::{Frame, Tab, above_topic, topic_url};
+use super::page::{Frame, Tab};
 use super::subscribe::about_name;
+use super::urls::{above_topic, topic_url};
 
 pub(super) const URL: &str = "/create-topic";
 

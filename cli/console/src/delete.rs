@@ -14,7 +14,9 @@ use serde::Deserialize;
 use super::App;
 use super::failure::{self, Answer};
 use super::form::confirmed;
-use super::page::{self, Frame, Names, Tab, number, subscription_url, topic_url};
+use super::page::{Frame, Names, Tab};
+use super::text::{self, number};
+use super::urls::{self, subscription_url, topic_url};
 use gridpost_ops::subscription;
 
 /// Event subscriptions that are named before their topic is deleted.
@@ -34,7 +36,7 @@ pub(super) async fn of_subscription(State(app): State<App>, Path((topic, name)):
     let body = html! {
         div.problem role="note" {
             p { "This deletes the event subscription " code { (whole) } " for good. From then on no event goes to "
-                code { (page::visible(&subscription::show::destination(&document.document))) } "." }
+                code { (text::visible(&subscription::show::destination(&document.document))) } "." }
             (waits(health.as_ref().map(std::slice::from_ref)))
             p { "Dead letters: " (letters(&document)) }
         }
@@ -42,7 +44,7 @@ pub(super) async fn of_subscription(State(app): State<App>, Path((topic, name)):
     };
     let command = format!("subscription delete --topic {topic} --subscription {name}");
     let title = format!("Delete {whole}");
-    let above = page::above(&topic, &name);
+    let above = urls::above(&topic, &name);
     Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
 }
 
@@ -72,7 +74,7 @@ pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) 
         @if app.may_change() { (consent(&app, &url, &topic)) }
     };
     let command = format!("topic delete {topic}");
-    let above = page::above_subscription(&topic);
+    let above = urls::above_subscription(&topic);
     let title = format!("Delete {topic}");
     Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
 }
@@ -88,7 +90,7 @@ fn letters(subscription: &EventSubscription) -> Markup {
     html! {
         @match bucket(subscription) {
             Some(bucket) => {
-                "those it has stay in the bucket " code { (page::visible(bucket)) } ", where no command lists, "
+                "those it has stay in the bucket " code { (text::visible(bucket)) } ", where no command lists, "
                 "redrives or purges them until one of the same name, bucket and prefix is made again."
             }
             None => { "it keeps none." }
@@ -129,7 +131,7 @@ fn consent(app: &App, url: &str, wanted: &str) -> Markup {
             (app.token())
             label { "Type " code { (wanted) } " to say that it is meant: "
                 input.code name="typed" required autocomplete="off"; }
-            button.danger { "Delete it" }
+            button.dng.pri { "Delete it" }
         }
     }
 }

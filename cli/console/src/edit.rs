@@ -16,9 +16,10 @@ use super::form::placed::Placed;
 use super::form::view::View;
 use super::form::{Fields, Posted};
 use super::made::{self, Made, is_conflict};
-use super::page::{self, Frame, Names, Tab, subscription_url};
+use super::page::{Frame, Names, Tab};
 use super::subscription_form::view::{About, sections};
 use super::subscription_form::{arranged, document, fields_of, placed, without_secrets};
+use super::urls::{self, subscription_url};
 
 struct Shown<'a> {
     fields: &'a Fields,
@@ -145,15 +146,15 @@ fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, notice: &Markup
             (app.token())
             (made.fields())
             // The Enter key presses a form's first button.
-            @if app.may_change() { button { "Save" } }
+            @if app.may_change() { button.pri { "Save" } }
             (all)
-            @if !schema.is_empty() { p.muted { "Events are delivered as " (schema) ", which can't be changed." } }
+            @if !schema.is_empty() { p.m { "Events are delivered as " (schema) ", which can't be changed." } }
             (app.button("Save", "saves nothing"))
         }
     };
     let command =
         format!("subscription update --topic {topic} --subscription {name} --file patch.json");
     let title = format!("Edit {topic}/{name}");
-    let above = page::above(topic, name);
+    let above = urls::above(topic, name);
     app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
 }

@@ -13,7 +13,9 @@ use super::App;
 use super::annotated::annotated;
 use super::failure::{self, Answer};
 use super::made::{self, Made, is_conflict};
-use super::page::{self, Frame, Names, Tab, subscription_url};
+use super::page::{Frame, Names, Tab};
+use super::text;
+use super::urls::{self, subscription_url};
 use gridpost_ops::{
     failure::{Misuse, Refusal},
     output::pretty,
@@ -92,7 +94,7 @@ fn problems(error: &anyhow::Error, text: &str) -> Markup {
             p { strong { "Nothing was saved." } }
             @match placed {
                 Some((refusal, document)) => {
-                    p { (refusal.message) }
+                    p { (text::prose(&refusal.message)) }
                     (annotated(&document, &refusal.details))
                     @if let Some(step) = refusal.next_step() { p { (step) } }
                 }
@@ -116,13 +118,13 @@ fn render(app: &App, topic: &str, name: &str, form: &Edited, problems: &Markup) 
             (app.token())
             (form.made.fields())
             label for="document" { "Document" }
-            textarea id="document" name="document" rows="28" spellcheck="false" { "\n" (page::visible_json(&form.document)) }
+            textarea id="document" name="document" rows="28" spellcheck="false" { "\n" (text::visible_json(&form.document)) }
             (app.button("Save", "saves nothing"))
         }
     };
     let command =
         format!("subscription update --topic {topic} --subscription {name} --file patch.json");
     let title = format!("Edit {topic}/{name} as JSON");
-    let above = page::above(topic, name);
+    let above = urls::above(topic, name);
     app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
 }

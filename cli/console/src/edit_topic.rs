@@ -21,7 +21,8 @@ use super::form::placed::Placed;
 use super::form::view::View;
 use super::form::{Fields, Posted};
 use super::made::{self, Made, is_conflict, is_empty, value};
-use super::page::{Frame, Tab, above_subscription, topic_url};
+use super::page::{Frame, Tab};
+use super::urls::{above_subscription, topic_url};
 
 /// The field that says whether the topic takes events of one's own. No member of a document is called so.
 const OWN: &str = "made.own";

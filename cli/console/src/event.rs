@@ -1,33 +1,42 @@
-//! An event by its id: who wanted it, what was attempted, what comes next. What `gridpost explain` says.
+//! An event by its id: where it went, what was attempted, what comes next. What `gridpost explain` says.
+
+mod places;
 
 use axum::Form;
-use axum::extract::{Query, State};
-use gridpost_api::{delivery::DeliveryStatus, topic::Topic};
+use axum::extract::State;
+use gridpost_api::{client::Page, topic::Topic};
+use gridpost_core::time::Timestamp;
 use maud::{Markup, html};
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::App;
-use super::delivery::{attempt_now, outcome};
+use super::chart::{self, Kind};
 use super::failure::{self, Answer};
 use super::form::given;
-use super::page::{self, Frame, Tab, subscription_url};
-use super::publish::{json_text, table_of_verdicts};
+use super::kit::{self, Icon};
+use super::page::{Frame, Head, Tab};
+use super::publish::json_text;
 use super::sought::{EXACT, LeftOut};
+use super::text::{self, number, visible};
+use super::urls::{topic_url, with_query};
 use gridpost_ops::{
-    attempt_lines::{AttemptLine, describe_reason},
-    explain::{self, EventDelivery, Explanation, HoldingBack, Question, ends_meanwhile},
+    explain::{self, EventText, Explanation, Question},
     failure::Misuse,
     given::TimeSpan,
-    output::{self, or_dash},
-    subscription::pause,
+    output,
 };
+use places::{Standing, places};
 
 /// How far back attempts are looked for, unless said otherwise.
 const SINCE: &str = "24h";
 
+const SPANS: [(&str, &str); 3] = [("1 h", "1h"), ("24 h", SINCE), ("7 d", "7d")];
+
 /// The event to find; with its text, if given.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct EventQuery {
+    /// All topics by default.
     topic: Option<String>,
     id: Option<String>,
     since: Option<String>,
@@ -51,218 +60,249 @@ impl EventQuery {
         let all = [("topic", &self.topic), ("id", &self.id), ("since", &self.since)];
         all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
     }
+
+    fn id(&self) -> Option<String> {
+        // An id that is looked for exactly may end with a space.
+        let exact = self.id.clone().filter(|id| self.exact.is_some() && !id.is_empty());
+        exact.or_else(|| given(self.id.as_ref()))
+    }
+
+    fn since(&self) -> String {
+        given(self.since.as_ref()).unwrap_or_else(|| SINCE.to_owned())
+    }
+
+    /// Returns the URL of the same, looked for so far back.
+    fn back(&self, since: &str) -> String {
+        let [topic, id, exact] =
+            [&self.topic, &self.id, &self.exact].map(|value| value.as_deref().unwrap_or_default());
+        with_query("/events", &[("topic", topic), ("id", id), (EXACT, exact), ("since", since)])
+    }
 }
 
-pub(super) async fn show(State(app): State<App>, Query(query): Query<EventQuery>) -> Answer {
+/// Shows an event: a form in a URL has its id, one that is sent may have its text.
+pub(super) async fn show(State(app): State<App>, Form(query): Form<EventQuery>) -> Answer {
     answer(&app, query).await
 }
 
-pub(super) async fn with_event(State(app): State<App>, Form(query): Form<EventQuery>) -> Answer {
-    answer(&app, query).await
-}
+/// What is known of it by topic, or why that can't be read.
+type Explanations = Vec<(String, anyhow::Result<Explanation>)>;
 
 async fn answer(app: &App, mut typed: EventQuery) -> Answer {
     let left_out = typed.clean();
-    // An id that is looked for exactly may end with a space.
-    let given_id = typed.id.clone().filter(|id| typed.exact.is_some() && !id.is_empty());
-    let (topic, id) = (given(typed.topic.as_ref()), given_id.or_else(|| given(typed.id.as_ref())));
-    let since = given(typed.since.as_ref()).unwrap_or_else(|| SINCE.to_owned());
-    let result = match (&topic, &id) {
-        (Some(topic), Some(id)) => {
-            let found = look_up(app, topic, id, &since, typed.event.as_ref()).await;
-            match found {
-                Ok(told) => found_of(app, topic, id, &told),
-                Err(error) => failure::problem("", &error),
-            }
-        }
-        _ => html! {},
+    let (topics, now) = tokio::try_join!(app.api.topics_page(None), app.settings.target.now())?;
+    let Some(id) = typed.id() else {
+        let body = html! {
+            (left_out.told("/events", &typed.pairs()))
+            (kit::card("", "", html! {
+                (search(&topics, &typed))
+                p.m { "An event is found by the id that its publisher gave it: in the journal of attempts, and in dead letters." }
+            }))
+        };
+        let (title, command) = ("Find an event", "explain EVENT-ID --topic NAME".to_owned());
+        let frame = Frame { tab: Tab::Events, title, above: Vec::new(), command };
+        return Ok(app.page_of(&frame, &Head::default(), &body));
     };
-    let names = app.api.topics_page(None).await?;
+    let found = look(app, &typed, &id).await;
+    let known: Vec<_> = found.iter().flatten().filter_map(|(_, told)| told.as_ref().ok()).collect();
+    let is_unknown = known.iter().all(|one| one.outcome().is_err());
+    let topic = match (&known[..], given(typed.topic.as_ref())) {
+        (_, Some(topic)) => Some(topic),
+        ([one], None) if !is_unknown => Some(one.topic().to_owned()),
+        _ => None,
+    };
     let body = html! {
-        (search(&names.items, topic.as_deref(), id.as_deref(), &since, names.next.is_some()))
         (left_out.told("/events", &typed.pairs()))
-        (result)
-        @if let (Some(topic), Some(id)) = (&topic, &id) { (event_form(app, topic, id, &since, &typed)) }
-    };
-    let command = match (&topic, &id) {
-        (Some(topic), Some(id)) => {
-            format!("explain {} --topic {}", output::word(id), output::word(topic))
-        }
-        _ => "explain EVENT-ID --topic NAME".to_owned(),
-    };
-    let frame = Frame { tab: Tab::Events, title: "Find an event", above: Vec::new(), command };
-    Ok(app.page(&frame, &body))
-}
-
-async fn look_up(
-    app: &App,
-    topic: &str,
-    id: &str,
-    since: &str,
-    event: Option<&String>,
-) -> anyhow::Result<Explanation> {
-    let since: TimeSpan = since.parse().map_err(Misuse)?;
-    let event = given(event).map(|text| json_text(&text)).transpose()?;
-    let arguments =
-        Question { topic: topic.to_owned(), id: id.to_owned(), since, max_dollars: None };
-    explain::look_up(&app.settings.target, arguments, event).await
-}
-
-fn search(
-    topics: &[Topic],
-    topic: Option<&str>,
-    id: Option<&str>,
-    since: &str,
-    more: bool,
-) -> Markup {
-    html! {
-        form.row method="get" action="/events" role="search" aria-label="An event by its id" {
-            label { "Topic "
-                @if more || topics.is_empty() {
-                    input name="topic" required value=(topic.unwrap_or_default());
-                } @else {
-                    select name="topic" required {
-                        @for one in topics {
-                            @let name = one.name.as_str();
-                            option value=(name) selected[topic == Some(name)] { (name) }
-                        }
+        @match &found {
+            Err(error) => (failure::problem("", error)),
+            Ok(found) => {
+                @for (topic, told) in found {
+                    @if let Err(error) = told {
+                        (failure::problem(&format!("What is known in {topic} can't be read."), error))
                     }
                 }
+                @if is_unknown { (nothing(&typed, &id, &known)) }
+                @for one in known.iter().filter(|_| !is_unknown || topic.is_some()) {
+                    @if known.len() > 1 { h2 { "In " a href=(topic_url(one.topic())) { (one.topic()) } } br; }
+                    (of_topic(app, one, &id, now))
+                }
             }
-            label { "Event id " input.code name="id" required size="40" value=(id.unwrap_or_default()); }
-            label { "Look back " input name="since" size="5" value=(since); }
-            button { "Find it" }
         }
-        @let note = page::hidden_in(id.unwrap_or_default());
-        @if !note.0.is_empty() { p { "Event id:" (note) } }
-        @if id.is_none() {
-            p.muted { "An event is found by the id that its publisher gave it: in the journal of attempts, and in "
-                "dead letters." }
-        }
-    }
+        (kit::card("", "", html! {
+            (event_form(app, &topics, topic.as_deref(), &id, &typed))
+            details { summary { "Find another event, or in another topic" } (search(&topics, &typed)) }
+        }))
+    };
+    let named = topic.as_deref().map_or("NAME".to_owned(), output::word);
+    let command = format!("explain {} --topic {named}", output::word(&id));
+    let mut above = vec![("/events".to_owned(), "Events".to_owned())];
+    above.extend(topic.map(|topic| (topic_url(&topic), topic)));
+    let since = typed.since();
+    let on = SPANS.iter().find(|(_, span)| *span == since).map_or("", |(name, _)| name);
+    let spans = SPANS.map(|(name, span)| (name, typed.back(span)));
+    let head = Head {
+        mono: true,
+        beside: Some(html! { (kit::copy(&id, "the id")) (places::pills(&known)) }),
+        actions: Some(kit::choice("Look back", on, &spans)),
+        ..Head::default()
+    };
+    Ok(app.page_of(&Frame { tab: Tab::Events, title: &id, above, command }, &head, &body))
 }
 
-fn found_of(app: &App, topic: &str, id: &str, explanation: &Explanation) -> Markup {
+async fn look(app: &App, typed: &EventQuery, id: &str) -> anyhow::Result<Explanations> {
+    let since: TimeSpan = typed.since().parse().map_err(Misuse)?;
+    let topic = given(typed.topic.as_ref());
+    let (id, named) = (id.to_owned(), topic.clone().unwrap_or_default());
+    let question = Question { topic: named, id, since, max_dollars: None };
+    let target = &app.settings.target;
+    let Some(topic) = topic else { return explain::look_everywhere(target, question).await };
+    let event = given(typed.event.as_ref()).map(|text| json_text(&text)).transpose()?;
+    Ok(vec![(topic, Ok(explain::look_up(target, question, event).await?))])
+}
+
+fn search(topics: &Page<Topic>, typed: &EventQuery) -> Markup {
+    let id = typed.id.as_deref().unwrap_or_default();
     html! {
-        h2 { "Event " code { (page::visible(id)) } }
-        @if let Err(nothing) = explanation.outcome() { div.problem role="status" { p { (nothing) } } }
-        (notes(explanation))
-        @if let Some(verdicts) = &explanation.verdicts { (table_of_verdicts(topic, verdicts)) }
-        @for delivery in &explanation.deliveries { (delivery_of(app, topic, delivery)) }
-        @for held in &explanation.holding_back { (held_back(topic, held)) }
-        @if explanation.verdicts.is_none() {
-            @let others: Vec<_> = explanation.others().collect();
-            @if !others.is_empty() {
-                h2 { "No attempt is known for these" }
-                ul { @for (name, wants) in others {
-                    li { a href=(subscription_url(topic, name, "")) { (name) } ": " (page::visible(wants)) }
-                } }
+        form.row method="get" action="/events" role="search" aria-label="An event by its id" {
+            label { "Event id " input.code name="id" required size="36" value=(id); }
+            (choose_topic(Some(topics), typed.topic.as_deref(), "All topics"))
+            label { "Look back " input name="since" size="5" value=(typed.since()); }
+            button.pri { "Find it" }
+        }
+        @let note = text::hidden_in(id);
+        @if !note.0.is_empty() { p { "Event id:" (note) } }
+    }
+}
+
+/// A choice of a topic, which is a list unless there are more than a page of them.
+pub(super) fn choose_topic(topics: Option<&Page<Topic>>, on: Option<&str>, all: &str) -> Markup {
+    let topics = topics.filter(|topics| topics.next.is_none()).map(|topics| &topics.items);
+    let names: Option<Vec<_>> =
+        topics.map(|all| all.iter().map(|topic| topic.name.as_str()).collect());
+    kit::names("topic", "Topic", all, names.as_deref(), on.unwrap_or_default())
+}
+
+/// Says that nothing is known of it, and where it may be.
+fn nothing(typed: &EventQuery, id: &str, known: &[&Explanation]) -> Markup {
+    let since = typed.since();
+    let back = SPANS.iter().find(|(_, span)| *span == since).map_or(&*since, |(name, _)| name);
+    let gaps = known.iter().flat_map(|one| &one.left_out);
+    let text = html! {
+        p {
+            "Looked back " (visible(back)) " in "
+            @match given(typed.topic.as_ref()) { Some(topic) => (visible(&topic)), None => "all topics" } ". "
+            "It may wait for its first attempt, be wanted by no filter, be older, or have been delivered where successes "
+            "are not logged. An event of a schema of your own has no "
+            "id there."
+        }
+        @for gap in gaps { p { "The journal: " (text::sentence(gap)) "." } }
+    };
+    let actions = html! {
+        @if since != "7d" { (kit::button(&typed.back("7d"), None, "Look back 7 days")) }
+        (kit::button("#give", None, "Ask every filter"))
+    };
+    let title = format!("No attempt of “{}” is known", visible(id));
+    kit::flush("", "", kit::nothing(Icon::Search, &title, text, actions, ""))
+}
+
+fn of_topic(app: &App, of: &Explanation, id: &str, now: Timestamp) -> Markup {
+    html! {
+        @for note in of.notes() {
+            (kit::note(Kind::Warn, "Not all dead letters could be read", visible(note), ""))
+        }
+        @if let Some(other) = of.other_id() {
+            (kit::note(Kind::Warn, "The event that was given has another id", html! {
+                "It is " code { (visible(other)) } ": what event subscriptions make of an event is told of that one."
+            }, ""))
+        }
+        @if of.outcome().is_ok() { (tiles(of)) }
+        (places::lanes(app, of, id, now))
+        div.g.g21[of.event.is_some()] {
+            div {
+                (places::attempts_of(of))
+                @if of.outcome().is_ok() {
+                    @for gap in &of.left_out { p.sm.m { "The journal: " (text::sentence(gap)) "." } }
+                }
             }
+            @if let Some(event) = &of.event { div { (event_card(event)) } }
         }
     }
 }
 
-/// Shows an event subscription that attempts nothing at present: why, and until when.
-fn held_back(
-    topic: &str,
-    HoldingBack { event_subscription: name, health }: &HoldingBack,
+fn event_card(EventText { json, letter_of }: &EventText) -> Markup {
+    let from = html! { span.sm.m {
+        @match letter_of { Some(name) => { "from a dead letter of " (name) }, None => "as it was given" }
+    } };
+    let json = output::indented(json).unwrap_or_else(|| json.clone());
+    kit::card("The event", from, kit::json("the event", &json))
+}
+
+fn tiles(of: &Explanation) -> Markup {
+    let places = places(of);
+    let is = |standing| places.iter().filter(|place| place.standing() == standing).count();
+    let count = |count: usize| number(count as u64);
+    let (all, wanted) = (places.len(), places.iter().filter(|place| place.is_wanted()).count());
+    let first = places.iter().filter_map(places::Place::delivered_after).min();
+    let event = of.event.as_ref().map(|event| serde_json::from_str::<Value>(&event.json));
+    let event = event.and_then(Result::ok).unwrap_or_default();
+    let member = |name: &str| Some(text::soft(event.get(name)?.as_str()?));
+    let refused = is(Standing::Filtered);
+    let by = match of.verdicts {
+        Some(_) if refused == 0 => "as the filters are now".to_owned(),
+        Some(_) => format!("{} not, as the filters are now", count(refused)),
+        None => "by the journal, or more".to_owned(),
+    };
+    let after = first.map(|after| format!("first after {}", chart::duration(after)));
+    html! {
+        div.g.gt {
+            @if let Some(at) = places::published(of) {
+                (kit::tile(None, "Published", text::clock(at), text::time(at), ""))
+            }
+            @if let Some(kind) = member("eventType").or_else(|| member("type")) {
+                @let subject = member("subject");
+                @let subject = html! { @if let Some(subject) = subject { "subject " (subject) } };
+                (kit::tile(None, "Type", kind, subject, ""))
+            }
+            (kit::tile(None, "Wanted by", kit::unit(count(wanted), format!("of {}", count(all))), by, ""))
+            (kit::tile(Kind::Ok, "Delivered to", count(is(Standing::Delivered)), after.unwrap_or_default(), ""))
+        }
+    }
+}
+
+type Topics = Page<Topic>;
+
+fn event_form(
+    app: &App,
+    topics: &Topics,
+    topic: Option<&str>,
+    id: &str,
+    typed: &EventQuery,
 ) -> Markup {
     html! {
-        p.warn {
-            a href=(subscription_url(topic, name, "")) { (name) }
-            @if let Some(pause) = &health.pause {
-                " is paused " (page::visible(&pause::told(pause))) ": if it wants the event, the event waits until it is "
-                "resumed, or until " (page::time(pause.until)) (ends_meanwhile(pause)) "."
-            } @else {
-                " attempts nothing until " (page::time(health.until)) ": if it wants the event, the event waits."
-            }
-        }
-    }
-}
-
-/// Lists why dead letters that may have the event could not be looked into.
-fn notes(explanation: &Explanation) -> Markup {
-    html! { @for note in explanation.notes() { p.warn { (page::visible(note)) } } }
-}
-
-/// Shows a delivery that carries it, with the journal's entries.
-fn delivery_of(app: &App, topic: &str, delivery: &EventDelivery) -> Markup {
-    let (name, id) = (&delivery.name, &delivery.id);
-    let url = subscription_url(topic, name, &format!("/deliveries/{}", page::part(id)));
-    let rows: Vec<_> = delivery.log.iter().map(line).collect();
-    html! {
-        h2 { "To " a href=(subscription_url(topic, name, "")) { (name) } }
-        p {
-            @if delivery.state.is_some() { "Delivery " a href=(url) { (id) } } @else { "Delivery " (id) }
-            (status(delivery))
-        }
-        (page::table(&format!("The journal of delivery {id}"), &["When", "Attempt", "Outcome", "Took", "What follows"], &rows))
-        @if let Some(state) = &delivery.state { (attempt_now(app, &url, &state.delivery)) }
-    }
-}
-
-/// Shows the event's status, which is its delivery's unless the events went different ways.
-fn status(delivery: &EventDelivery) -> Markup {
-    let text = |status: Option<DeliveryStatus>| status.map(|status| status.to_string());
-    let state = delivery.state.as_ref().map(|state| state.delivery.status);
-    html! {
-        @if delivery.is_divided {
-            ", whose events went different ways. This event: "
-            strong { (text(delivery.event_standing).unwrap_or_else(|| "not known".to_owned())) }
-            "; what was left of the delivery: " (or_dash(state))
-        } @else if let Some(status) = text(state) {
-            ": " strong { (status) }
-        }
-    }
-}
-
-fn line(line: &AttemptLine) -> Vec<Markup> {
-    let follows = match (line.describe_fate(), &line.due, &line.reason) {
-        (Some(fate), ..) => html! { (fate) },
-        (None, Some(due), _) => html! {
-            "again at " (page::time_or_text(&due.to_string()))
-            @if let Some(because) = line.wait_because { ": " (describe_reason(because.into())) }
-        },
-        (None, None, Some(reason)) => html! { "ends: " (reason) },
-        (None, None, None) => html! {},
-    };
-    vec![
-        page::time_or_text(&line.time.to_string()),
-        html! { (line.label()) },
-        outcome(line.outcome.as_deref(), line.http_status_code),
-        html! { @if let Some(duration_ms) = line.duration_in_ms { (page::number(duration_ms)) " ms" } },
-        html! {
-            (follows)
-            @if let Some(said) = &line.response { " It said: " (page::visible(said)) }
-        },
-    ]
-}
-
-fn event_form(app: &App, topic: &str, id: &str, since: &str, typed: &EventQuery) -> Markup {
-    html! {
-        details open[typed.event.is_some()] {
+        details id="give" open[typed.event.is_some()] {
             summary { "Who did not want it, and why: give the event itself" }
-            form method="post" action="/events" {
-                (app.token())
-                input type="hidden" name="topic" value=(topic);
-                input type="hidden" name="id" value=(id);
-                input type="hidden" name="since" value=(since);
-                @if let Some(exact) = &typed.exact { input type="hidden" name=(EXACT) value=(exact); }
-                label for="event" { "The event as it was published" }
-                textarea id="event" name="event" rows="12" spellcheck="false" required {
-                    "\n" (page::visible_json(typed.event.as_deref().unwrap_or_default()))
+            (app.act("/events", html! {
+                @match topic {
+                    Some(topic) => input type="hidden" name="topic" value=(topic);,
+                    None => (choose_topic(Some(topics), None, "Choose its topic")),
                 }
-                button { "Ask every filter" }
-            }
+                input type="hidden" name="id" value=(id);
+                input type="hidden" name="since" value=(typed.since());
+                @if let Some(exact) = &typed.exact { input type="hidden" name=(EXACT) value=(exact); }
+                div.field {
+                    label for="event" { "The event as it was published" }
+                    textarea id="event" name="event" rows="12" spellcheck="false" required {
+                        "\n" (text::visible_json(typed.event.as_deref().unwrap_or_default()))
+                    }
+                }
+                button.pri { "Ask every filter" }
+            }))
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use gridpost_api::delivery::DeliveryShown;
-    use gridpost_ops::testkit::documents;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::super::sought::event_url;
     use super::*;
@@ -283,70 +323,18 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_told_as_one() {
-        let cells = |patch: &Value| {
-            let entry = serde_json::from_value(documents::journal_entry(patch));
-            line(&AttemptLine(entry.expect("an entry"))).iter().map(|cell| cell.0.clone()).collect()
-        };
-        let lost: Vec<String> = cells(&json!({"kind": "Dropped", "reason": "R"}));
-        assert_eq!(
-            (&*lost[1], &*lost[4]),
-            ("end", "LOST FOR GOOD, dropped for R (last attempt: Busy, 503)")
-        );
-        let failed = cells(&json!({"reason": "R"}));
-        assert_eq!((&*failed[1], &*failed[4]), ("#1", "ends: R"));
-    }
-
-    #[test]
-    fn dead_letters_that_could_not_be_read_are_told() {
-        let told = Explanation::noting("the dead letters of a can't be read: <no>");
-        let want = "<p class=\"warn\">the dead letters of a can't be read: &lt;no&gt;</p>";
-        assert_eq!(notes(&told).0, want);
-    }
-
-    #[test]
-    fn what_a_pause_holds_is_told_with_the_pause() {
-        let (since, until) = ("2026-01-01T00:00:00.000Z", "2026-01-02T00:00:00.000Z");
-        let held = |patch: &Value| HoldingBack {
-            event_subscription: "a".to_owned(),
-            health: serde_json::from_value(documents::health(patch)).expect("a health"),
-        };
-        let pause = json!({"since": since, "until": until, "by": "<me>", "timeToLiveRuns": true});
-        let told = held_back("t", &held(&json!({ "pause": pause }))).0;
-        for part in [
-            "is paused since 2026-01-01T00:00:00.000Z by &lt;me&gt;, time-to-live runs",
-            "2026-01-02 00:00:00.000 UTC",
-            "time-to-live is over",
-        ] {
+    fn tiles_show_what_is_known_alone() {
+        let mut of = Explanation::noting("");
+        let tiles_of = |of: &Explanation| tiles(of).into_string();
+        let told = tiles_of(&of);
+        let unknown = ["Type", "Published"].iter().any(|label| told.contains(label));
+        assert!(!unknown && told.contains("by the journal, or more"), "{told}");
+        let json = r#"{"type": "<T>", "subject": "s"}"#.to_owned();
+        of.event = Some(EventText { json, letter_of: None });
+        of.verdicts = Some(Vec::new());
+        let told = tiles_of(&of);
+        for part in ["&lt;T&gt;", "subject s", "as the filters are now"] {
             assert!(told.contains(part), "{part} is not in {told}");
-        }
-        let told = held_back("t", &held(&json!({ "until": until }))).0;
-        assert!(told.contains(" attempts nothing until <time"), "{told}");
-    }
-
-    #[test]
-    fn an_event_that_went_its_own_way_has_its_own_standing() {
-        let state = documents::delivery(&json!({"status": "Delivered", "attempts": []}));
-        let state: DeliveryShown = serde_json::from_value(state).expect("a delivery");
-        // (whether the events went different ways, the event's status, what is shown)
-        for (is_divided, event_standing, want) in [
-            (false, Some(DeliveryStatus::Delivered), ": <strong>Delivered</strong>"),
-            (
-                true,
-                Some(DeliveryStatus::Ended),
-                "This event: <strong>Ended</strong>; what was left of the delivery: Delivered",
-            ),
-            (true, None, "This event: <strong>not known</strong>;"),
-        ] {
-            let shown = status(&EventDelivery {
-                id: "d".to_owned(),
-                name: "a".to_owned(),
-                state: Some(state.clone()),
-                log: Vec::new(),
-                is_divided,
-                event_standing,
-            });
-            assert!(shown.0.contains(want), "{}", shown.0);
         }
     }
 }

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 
 use super::page;
+use super::text;
 use gridpost_ops::failure::{Refusal, chain, is_misuse};
 
 pub(super) type Answer<T = Markup> = Result<T, Failure>;
@@ -36,22 +37,22 @@ pub(super) fn status(error: &anyhow::Error) -> StatusCode {
 pub(super) fn told(error: &anyhow::Error) -> Markup {
     let Some(refusal) = error.downcast_ref::<Refusal>() else {
         let text = chain(error);
-        return html! { @for line in text.lines() { p { (page::visible(line)) } } };
+        return html! { @for line in text.lines() { p { (text::prose(line)) } } };
     };
     html! {
-        p { (page::visible(&refusal.message)) }
+        p { (text::prose(&refusal.message)) }
         @if !refusal.details.is_empty() {
             ul {
                 @for detail in &refusal.details {
                     li {
-                        @if let Some(target) = &detail.target { code { (page::visible(target)) } ": " }
-                        (page::visible(&detail.message))
+                        @if let Some(target) = &detail.target { code { (text::prose(target)) } ": " }
+                        (text::prose(&detail.message))
                     }
                 }
             }
         }
         @if let Some(step) = refusal.next_step() { p { (step) } }
-        p.muted {
+        p.m {
             "The manage API answered " (refusal.status)
             @if !refusal.code.is_empty() { ", " (refusal.code) }
             "."
@@ -129,12 +130,12 @@ impl Refused {
                 @if path.starts_with('/') && !path.starts_with("//") {
                     p { "If it is, and you came by a link from elsewhere: " a href=(path) { "open the page" } }
                 }
-                p.muted { (AGAIN) }
+                p.m { (AGAIN) }
             },
             Self::UsedLink => html! {
                 p { "This link is not valid: it works once, and only while the command runs that printed it." }
                 p { "If you have not used it, another user of this machine may have: stop the command." }
-                p.muted { (AGAIN) }
+                p.m { (AGAIN) }
             },
             Self::ReadOnly => html! {
                 p { "This console runs with --read-only: nothing was changed, and no secret is shown." }

@@ -11,8 +11,11 @@ use serde_json::value::RawValue;
 
 use super::App;
 use super::failure::{self, Answer};
-use super::page::{self, Frame, Names, Tab, subscription_url};
+use super::kit;
+use super::page::{Frame, Names, Tab};
 use super::publish::{json_text, parts, sample, wanted};
+use super::text;
+use super::urls::{self, subscription_url};
 use gridpost_ops::{failure::Misuse, output::pretty, subscription::send_test};
 
 pub(super) async fn show(State(app): State<App>, Path((topic, name)): Names) -> Answer {
@@ -51,14 +54,14 @@ fn table(answer: &TestResult) -> Markup {
     let row = |one: &TestedEvent| {
         vec![
             html! { (one.index) },
-            html! { (page::visible(&one.id)) },
+            html! { (text::visible(&one.id)) },
             wanted(one.verdict.matches),
             parts(&one.verdict.refused_by),
         ]
     };
     let rows: Vec<_> = answer.value.iter().map(row).collect();
-    let head = ["Event", "Id", "Wanted", "Which part says no"];
-    html! { div role="status" { (page::table("What the filter says", &head, &rows)) } }
+    let head = [("Event", "n"), ("Id", ""), ("Wanted", ""), ("Which part says no", "gr")];
+    html! { div role="status" { (kit::table("What the filter says", &head, &rows)) } }
 }
 
 fn render(app: &App, topic: &str, name: &str, form: &Tried, result: &Markup) -> Markup {
@@ -68,17 +71,17 @@ fn render(app: &App, topic: &str, name: &str, form: &Tried, result: &Markup) -> 
         form method="post" action=(url) {
             (app.token())
             label for="events" { "Sample event, or a list of them" }
-            textarea id="events" name="events" rows="12" spellcheck="false" { "\n" (page::visible_json(&form.events)) }
+            textarea id="events" name="events" rows="12" spellcheck="false" { "\n" (text::visible_json(&form.events)) }
             label for="filter" { "Filter: the one that is saved, or another one to try. Nothing is saved here." }
-            textarea id="filter" name="filter" rows="12" spellcheck="false" { "\n" (page::visible_json(&form.filter)) }
-            button { "Try it" }
+            textarea id="filter" name="filter" rows="12" spellcheck="false" { "\n" (text::visible_json(&form.filter)) }
+            button.pri { "Try it" }
         }
         p { a href=(subscription_url(topic, name, "/edit")) { "Edit the saved filter" } }
     };
     let command =
         format!("subscription test --topic {topic} --subscription {name} --events events.json");
     let title = format!("Filter of {topic}/{name}");
-    let above = page::above(topic, name);
+    let above = urls::above(topic, name);
     app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
 }
 
@@ -114,7 +117,7 @@ fn answered(sent: &TestEventSent) -> Markup {
     let class = if is_good { "done" } else { "problem" };
     let told = send_test::explained(sent);
     html! {
-        div class=(class) role="status" { @for line in told.lines() { p { (page::visible(line)) } } }
+        div class=(class) role="status" { @for line in told.lines() { p { (text::visible(line)) } } }
     }
 }
 
@@ -127,13 +130,13 @@ fn render_test(app: &App, topic: &str, name: &str, event: &str, result: &Markup)
         form method="post" action=(url) {
             (app.token())
             label for="event" { "Event" }
-            textarea id="event" name="event" rows="14" spellcheck="false" { "\n" (page::visible_json(event)) }
+            textarea id="event" name="event" rows="14" spellcheck="false" { "\n" (text::visible_json(event)) }
             (app.button("Send it", "sends nothing"))
         }
     };
     let command =
         format!("subscription send-test --topic {topic} --subscription {name} --event event.json");
     let title = format!("Test event for {topic}/{name}");
-    let above = page::above(topic, name);
+    let above = urls::above(topic, name);
     app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
 }

@@ -157,12 +157,12 @@ const ROWS_MAX: usize = 500;
 pub(super) fn written(text: &str) -> String {
     let is_plain = !text.starts_with('"')
         && text.trim() == text
-        && super::page::visible(text) == text
+        && super::text::visible(text) == text
         && !text.contains(['\n', '\t'])
         && !text.is_empty();
     match is_plain {
         true => text.to_owned(),
-        false => super::page::visible_json(&Value::from(text).to_string()),
+        false => super::text::visible_json(&Value::from(text).to_string()),
     }
 }
 
@@ -257,7 +257,7 @@ mod tests {
         for text in ["a", "", " a", "\"", "a\nb", "\u{202e}x", "a\tb", "\u{1f600}", "\"a\"", "\\"] {
             let field = written(text);
             assert_eq!(meant(&field), text, "{field}");
-            assert!(!field.contains('\n') && super::super::page::visible(&field) == field);
+            assert!(!field.contains('\n') && super::super::text::visible(&field) == field);
         }
     }
 

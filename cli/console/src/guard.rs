@@ -21,6 +21,7 @@ use subtle::ConstantTimeEq;
 
 use super::App;
 use super::failure::Refused;
+use super::page::NOW;
 use gridpost_ops::clock;
 
 /// The longest form: an event of 1 MiB, every byte of which is percent-encoded, and some more.
@@ -184,7 +185,12 @@ impl Guard {
 pub(super) async fn protect(State(app): State<App>, request: Request, next: Next) -> Response {
     let facts = RequestFacts::of(&request);
     let mut answer = match admitted(&app, &facts, request).await {
-        Ok(request) => next.run(request).await,
+        Ok(request) if facts.path.starts_with("/assets/") => next.run(request).await,
+        Ok(request) => match app.settings.target.now().await {
+            Ok(now) => NOW.scope(now, next.run(request)).await,
+            // What the page reads fails in the same way, and says so.
+            Err(_) => next.run(request).await,
+        },
         Err(refused) => refused.into_response(),
     };
     for (name, value) in HEADERS {

@@ -6,10 +6,12 @@ use gridpost_api::topic::AccessKey;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::App;
 use super::failure::Answer;
-use super::form::{Look, Nothing, agreed};
+use super::form::{Nothing, agreed};
 use super::page;
-use super::{App, topics};
+use super::topics;
+use super::traffic::SinceQuery;
 use gridpost_ops::{failure::Misuse, target::replace_key};
 
 pub(super) async fn reveal(
@@ -18,7 +20,7 @@ pub(super) async fn reveal(
     Form(Nothing {}): Form<Nothing>,
 ) -> Answer {
     let keys = app.api.keys(&topic).await?;
-    topics::of_topic(&app, &topic, Look::default(), Some(&keys)).await
+    topics::of_topic(&app, &topic, SinceQuery::default(), Some(&keys)).await
 }
 
 #[derive(Deserialize)]
@@ -40,7 +42,7 @@ pub(super) async fn rotate(
         _ => return Err(Misuse("There are two keys: key1 and key2.".to_owned()).into()),
     };
     let keys = replace_key(&app.api, &app.settings.target, &name, key).await?;
-    let page = topics::of_topic(&app, &name, Look::default(), Some(&keys)).await;
+    let page = topics::of_topic(&app, &name, SinceQuery::default(), Some(&keys)).await;
     let shown = [("key1", Some(keys.key1.expose())), ("key2", Some(keys.key2.expose()))];
     Ok(page.unwrap_or_else(|_| alone("The key is replaced", &shown)))
 }
@@ -49,8 +51,8 @@ pub(super) async fn rotate(
 pub(super) fn alone(title: &str, secrets: &[(&str, Option<&str>)]) -> Markup {
     let body = html! {
         p { "The page that they belong to can't be shown at present. They are now:" }
-        dl.facts {
-            @for (name, secret) in secrets { @if let Some(secret) = secret { div { dt { (name) } dd { code { (secret) } } } } }
+        dl.kv {
+            @for (name, secret) in secrets { @if let Some(secret) = secret { dt { (name) } dd { code { (secret) } } } }
         }
     };
     page::bare(title, &body)

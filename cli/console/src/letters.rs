@@ -16,21 +16,24 @@ use gridpost_api::{
 };
 use gridpost_core::time::Timestamp;
 use gridpost_ops::{
-    failure::Misuse,
+    failure::{Misuse, Refusal},
     lookup::if_there,
     output::{self, indented},
 };
 use maud::{Markup, html};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{
     App,
     delete::bucket,
-    delivery::outcome,
     failure::{self, Answer},
     form::{Look, given},
-    page::{self, Frame, Tab, subscription_url, with_query},
+    kit::{self, Icon},
+    page::{self, Frame, Tab},
     sought::{EXACT, LeftOut, is_exact},
+    text,
+    urls::{self, subscription_url, with_query},
 };
 
 /// Event subscriptions that are looked at for those with a place for dead letters, and topics at the same time.
@@ -128,7 +131,7 @@ impl Chosen {
             .collect();
         html! {
             @if chosen.is_empty() { "all dead letters" } @else {
-                "dead letters with " @for (name, value) in chosen { code { (name) " " (page::visible(value)) } " " }
+                "dead letters with " @for (name, value) in chosen { code { (name) " " (text::visible(value)) } " " }
             }
         }
     }
@@ -148,7 +151,7 @@ fn time(field: &str, given_text: &Option<String>) -> Result<Option<Time>, Misuse
 pub(super) async fn all(State(app): State<App>, Query(look): Query<Look>) -> Answer<Response> {
     let topics = app.api.topics_page(look.after.as_deref()).await?;
     let body =
-        html! { (page::late()) (page::next_page("/dead-letters", &[], topics.next.as_deref())) };
+        html! { (page::late()) (kit::next_page("/dead-letters", &[], topics.next.as_deref())) };
     let command = "dead-letter count".to_owned();
     let frame = Frame { tab: Tab::DeadLetters, title: "Dead letters", above: Vec::new(), command };
     let page = app.page(&frame, &body);
@@ -178,7 +181,10 @@ async fn places(app: &App, names: Vec<String>) -> Markup {
                 let placed = found.iter().filter_map(|one| Some((&one.name, bucket(one)?)));
                 rows.extend(placed.map(|(name, bucket)| {
                     let url = subscription_url(&topic, name, "/dead-letters");
-                    vec![html! { a href=(url) { (topic) "/" (name) } }, html! { (bucket) }]
+                    vec![
+                        html! { a href=(url) { (text::soft(&format!("{topic}/{name}"))) } },
+                        html! { (bucket) },
+                    ]
                 }));
             }
             Err(error) => unread.push((topic, error)),
@@ -193,16 +199,16 @@ async fn places(app: &App, names: Vec<String>) -> Markup {
             (failure::problem(&format!("The event subscriptions of {topic} could not be read."), error))
         }
         @if rows.is_empty() && unread.is_empty() {
-            (page::empty("No event subscription on this page keeps dead letters: what ends undelivered is dropped. \
+            (kit::empty("No event subscription on this page keeps dead letters: what ends undelivered is dropped. \
                 Give one a destination:",
                 "subscription update --topic orders --subscription billing --dead-letter-bucket gridpost"))
         } @else if !rows.is_empty() {
             p { "Each of these event subscriptions keeps what ended undelivered. Open one to see what it has." }
-            (page::table("Event subscriptions with dead letters", &["Event subscription", "Bucket"], &rows))
+            (kit::table("Event subscriptions with dead letters", &["Event subscription", "Bucket"], &rows))
         }
         @if !skipped.is_empty() {
             p.warn { "There are too many to look at all of them here. Those of these topics are on the topics' pages: "
-                @for topic in skipped { a href=(page::topic_url(topic)) { (topic) } " " } }
+                @for topic in skipped { a href=(urls::topic_url(topic)) { (topic) } " " } }
         }
     }
 }
@@ -215,7 +221,18 @@ pub(super) async fn list(
     let left_out = chosen.clean();
     let choice = chosen.choice()?;
     let counted = count_some(&app, &topic, &name, &choice).await;
-    let page = app.api.dead_letters_page(&topic, &name, &choice, chosen.after.as_deref()).await?;
+    let page = app.api.dead_letters_page(&topic, &name, &choice, chosen.after.as_deref()).await;
+    let command =
+        format!("dead-letter list --topic {topic} --subscription {name}{}", chosen.flags());
+    let title = format!("Dead letters of {topic}/{name}");
+    let above = urls::above(&topic, &name);
+    let frame = Frame { tab: Tab::DeadLetters, title: &title, above, command };
+    let page = match page {
+        Err(error) if keeps_none(&error) => {
+            return Ok(app.page(&frame, &none_kept(&app, &topic, &name)));
+        }
+        page => page?,
+    };
     let url = subscription_url(&topic, &name, "/dead-letters");
     let body = html! {
         (filter_form(&url, &chosen, &left_out))
@@ -224,14 +241,32 @@ pub(super) async fn list(
             Err(error) => { (failure::problem("", error)) }
         }
         (table(&url, &page))
-        (page::next_page(&url, &chosen.pairs(), page.next.as_deref()))
+        (kit::next_page(&url, &chosen.pairs(), page.next.as_deref()))
         @if app.may_change() { (actions(&topic, &name, &chosen)) }
     };
-    let command =
-        format!("dead-letter list --topic {topic} --subscription {name}{}", chosen.flags());
-    let title = format!("Dead letters of {topic}/{name}");
-    let above = page::above(&topic, &name);
-    Ok(app.page(&Frame { tab: Tab::DeadLetters, title: &title, above, command }, &body))
+    Ok(app.page(&frame, &body))
+}
+
+/// Whether it was refused because the event subscription has no dead-letter destination.
+fn keeps_none(error: &anyhow::Error) -> bool {
+    let targets = error.downcast_ref::<Refusal>().into_iter().flat_map(|refusal| &refusal.details);
+    targets
+        .filter_map(|detail| detail.target.as_deref())
+        .any(|target| target == "properties.deadLetterDestination")
+}
+
+fn none_kept(app: &App, topic: &str, name: &str) -> Markup {
+    let told = html! {
+        p { "This event subscription has no dead-letter destination: an event that ends undelivered is lost. Dead letters of an \
+             earlier destination stay where they are." }
+    };
+    let edit = kit::button(&subscription_url(topic, name, "/edit"), None, "Give it one");
+    let edit = if app.may_change() {
+        edit
+    } else {
+        html! {}
+    };
+    kit::nothing(Icon::DeadLetter, "It keeps no dead letters", &told, &edit, "")
 }
 
 fn actions(topic: &str, name: &str, chosen: &Chosen) -> Markup {
@@ -264,11 +299,11 @@ fn filter_form(url: &str, chosen: &Chosen, left_out: &LeftOut) -> Markup {
                     }
                 }
             }
-            button.second { "Show" }
+            button { "Show" }
         }
         (left_out.told(url, &chosen.pairs()))
         @for (name, value) in chosen.pairs() {
-            @let note = page::hidden_in(value);
+            @let note = text::hidden_in(value);
             @if !note.0.is_empty() { p { (name) ":" (note) } }
         }
     }
@@ -297,14 +332,14 @@ fn counts(url: &str, chosen: &Chosen, counted: &DeadLetterCount) -> Markup {
         ("type", "By event type", &counted.by_event_type),
     ];
     html! {
-        p { strong { (more) (page::number(counted.events)) } " dead letters, "
-            (page::number(counted.redriven_events)) " of them sent again." }
+        p { strong { (more) (text::number(counted.events)) } " dead letters, "
+            (text::number(counted.redriven_events)) " of them sent again." }
         @for (field, title, found) in groups {
             @if !found.is_empty() {
                 details open[field == "reason"] {
                     summary { (title) }
                     ul { @for (value, count) in found {
-                        li { a href=(narrowed(url, chosen, field, value)) { (page::visible(value)) } ": " (count) }
+                        li { a href=(narrowed(url, chosen, field, value)) { (text::soft(value)) } ": " (count) }
                     } }
                 }
             }
@@ -324,7 +359,7 @@ fn narrowed(url: &str, chosen: &Chosen, field: &str, value: &str) -> String {
 
 fn table(url: &str, page: &Page<DeadLetter>) -> Markup {
     let row = |one: &DeadLetter| {
-        let link = |text: &str| html! { a href={ (url) "/" (page::part(&one.id)) } { (page::visible(text)) } };
+        let link = |text: &str| html! { a href={ (url) "/" (urls::part(&one.id)) } { (text::soft(text)) } };
         let none = || html! { "-" };
         match &one.content {
             DeadLetterContent::Unreadable { problem } => {
@@ -332,22 +367,30 @@ fn table(url: &str, page: &Page<DeadLetter>) -> Markup {
                 vec![none(), link(&one.id), none(), problem, none(), none(), none()]
             }
             DeadLetterContent::Record(record) => vec![
-                page::time(record.written_time),
+                text::time(record.written_time),
                 link(&record.event_id),
-                html! { (page::visible(&record.event_type)) },
-                html! { (record.dead_letter_reason) },
+                text::soft(&record.event_type),
+                text::soft(&record.dead_letter_reason),
                 html! { (record.delivery_attempts) },
-                outcome(record.last_delivery_outcome.as_deref(), record.last_http_status_code),
+                kit::answer(record.last_delivery_outcome.as_deref(), record.last_http_status_code),
                 html! { @if record.is_redriven { "yes" } @else { "no" } },
             ],
         }
     };
     let rows: Vec<_> = page.items.iter().map(row).collect();
-    let head = ["Written", "Event", "Type", "Reason", "Attempts", "Last outcome", "Sent again"];
+    let head = [
+        ("Written", "nw"),
+        ("Event", "nw"),
+        ("Type", "nw"),
+        ("Reason", "gr"),
+        ("Attempts", "n"),
+        ("Last outcome", ""),
+        ("Sent again", ""),
+    ];
     match (rows.is_empty(), page.next.is_some()) {
-        (false, _) => page::table("Dead letters", &head, &rows),
+        (false, _) => kit::table("Dead letters", &head, &rows),
         (true, true) => html! { p { "None on this page; the next one may have some." } },
-        (true, false) => page::empty("There is no such dead letter.", ""),
+        (true, false) => kit::empty("There is no such dead letter.", ""),
     }
 }
 
@@ -366,7 +409,7 @@ pub(super) async fn show_one(
     let found = super::sought::event_url(&topic, event_id);
     let redrive = with_query(&subscription_url(&topic, &name, "/redrive"), &[("event", event_id)]);
     let body = html! {
-        (page::facts(&page::members(&letter)))
+        (kit::facts(&members(&letter)))
         ul.links {
             @if event_id != "-" {
                 li { a href=(found) { "What became of it" } }
@@ -375,14 +418,26 @@ pub(super) async fn show_one(
         }
         h2 { "The event as it was delivered" }
         @if is_event_cut == Some(true) { p.warn { "It is longer: this is its beginning." } }
-        (page::block("The event", &shown))
+        (kit::block("The event", &shown))
     };
     let command =
         format!("dead-letter show {} --topic {topic} --subscription {name}", output::word(&id));
-    let mut above = page::above(&topic, &name);
+    let mut above = urls::above(&topic, &name);
     above.push((subscription_url(&topic, &name, "/dead-letters"), "Dead letters".to_owned()));
     let frame = Frame { tab: Tab::DeadLetters, title: "Dead letter", above, command };
     Ok(app.page(&frame, &body))
+}
+
+/// Lists the members of a document that are not objects, as rows of [`kit::facts`].
+fn members(document: &impl Serialize) -> Vec<[String; 2]> {
+    let text = |value: Value| match value {
+        Value::String(text) => text::visible(&text),
+        other => other.to_string(),
+    };
+    let document = serde_json::to_value(document).unwrap_or_default();
+    let Value::Object(members) = document else { return Vec::new() };
+    let plain = members.into_iter().filter(|(_, value)| !value.is_object());
+    plain.map(|(name, value)| [name, text(value)]).collect()
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@
 
 mod annotated;
 mod assets;
+mod attempts;
+mod chart;
 mod cost;
 mod create_topic;
 mod delete;
@@ -23,24 +25,29 @@ mod filter;
 mod form;
 mod guard;
 mod keys;
+mod kit;
 mod ledger;
 mod letters;
+mod live;
 mod made;
 mod overview;
 mod page;
-mod picture;
 mod publish;
 mod purge;
 mod redrive;
 mod retry;
 mod sought;
+mod standing;
 mod subscribe;
 mod subscription;
 mod subscription_form;
 mod tail;
 #[cfg(test)]
 mod tests;
+mod text;
 mod topics;
+mod traffic;
+mod urls;
 mod waiting;
 
 use std::sync::Arc;
@@ -61,8 +68,14 @@ use guard::Guard;
 /// such calls in a second for a whole account.
 const TAILS_MAX: usize = 4;
 
-/// The U.S. dollars that all live tails together may cost in an hour.
-const TAIL_DOLLARS_MAX: f64 = 0.05;
+/// Pages that are live at the same time.
+const LIVES_MAX: usize = 24;
+
+/// The U.S. dollars that all answers of the journal to pages that are live may cost in an hour, together.
+const DOLLARS_MAX: f64 = 0.03;
+
+/// The same of live tails, which no other page may keep from going on.
+const TAIL_DOLLARS_MAX: f64 = 0.02;
 
 /// How a console runs.
 #[derive(Clone, Debug)]
@@ -94,8 +107,11 @@ struct Shared {
     settings: Settings,
     api: Client<Sender>,
     guard: Guard,
+    lives: Arc<Semaphore>,
     tails: Arc<Semaphore>,
+    journal: Journal,
     tail_journal: Journal,
+    answers: traffic::Answers,
 }
 
 type App = Arc<Shared>;
@@ -104,6 +120,7 @@ impl Console {
     /// Takes the port.
     pub async fn bind(mut settings: Settings) -> anyhow::Result<Self> {
         let api = settings.target.manage_api().await?;
+        let journal = Journal::hourly(api.clone(), DOLLARS_MAX);
         let tail_journal = Journal::hourly(api.clone(), TAIL_DOLLARS_MAX);
         let listener = TcpListener::bind(("127.0.0.1", settings.port)).await;
         let listener = listener.with_context(|| {
@@ -115,8 +132,18 @@ impl Console {
         })?;
         settings.port = listener.local_addr()?.port();
         let (guard, one_time) = Guard::new(settings.port, settings.read_only);
-        let tails = Arc::new(Semaphore::new(TAILS_MAX));
-        let shared = Arc::new(Shared { settings, api: api.api, guard, tails, tail_journal });
+        let (lives, tails) = (Semaphore::new(LIVES_MAX), Semaphore::new(TAILS_MAX));
+        let (lives, tails) = (Arc::new(lives), Arc::new(tails));
+        let shared = Arc::new(Shared {
+            settings,
+            api: api.api,
+            guard,
+            lives,
+            tails,
+            journal,
+            tail_journal,
+            answers: traffic::Answers::default(),
+        });
         Ok(Self { listener, shared, one_time })
     }
 
@@ -137,12 +164,23 @@ impl Console {
 }
 
 fn router(app: App) -> Router {
-    Router::new()
+    pages()
         .route("/sign-in", get(guard::sign_in))
         .route("/assets/{name}", get(assets::file))
+        .route("/live", get(live::stream))
+        .fallback(failure::no_such_page)
+        // The guard limits forms.
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(Arc::clone(&app), guard::protect))
+        .with_state(app)
+}
+
+/// All pages, without the guard.
+fn pages() -> Router<App> {
+    Router::new()
         .route("/", get(overview::show))
         .route("/ledger", get(ledger::show))
-        .route("/events", get(event::show).post(event::with_event))
+        .route("/events", get(event::show).post(event::show))
         .route("/dead-letters", get(letters::all))
         .route("/waiting", get(waiting::show))
         .route("/waiting/parked", post(waiting::change_parked))
@@ -161,11 +199,6 @@ fn router(app: App) -> Router {
         .route("/topics/{topic}/publish/check", post(publish::check_typed))
         .route("/topics/{topic}/publish", get(publish::show).post(publish::send))
         .nest("/topics/{topic}/subscriptions/{name}", of_subscription())
-        .fallback(failure::no_such_page)
-        // The guard limits forms.
-        .layer(DefaultBodyLimit::disable())
-        .layer(from_fn_with_state(Arc::clone(&app), guard::protect))
-        .with_state(app)
 }
 
 fn of_subscription() -> Router<App> {

@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 
 use super::App;
 use super::failure;
-use super::page;
+use super::kit;
+use super::text;
 use gridpost_ops::failure::{Misuse, Refusal};
 
 /// Fields of a form: what its page was made from.
@@ -112,7 +113,7 @@ pub(super) fn told(was: &impl Serialize, now: &impl Serialize, in_form: &Value) 
         } @else {
             p { "The table has what another one has changed. The form below is what is saved now with what you have "
                 "changed: look at it, and save it again." }
-            (page::table("What was changed meanwhile", &["Member", "When you opened the page", "Saved now", "In the form below"], &rows))
+            (kit::table("What was changed meanwhile", &["Member", "When you opened the page", "Saved now", "In the form below"], &rows))
         }
     }
 }
@@ -133,14 +134,14 @@ pub(super) fn lost(was: &impl Serialize, mine: &Value, in_form: &Value) -> Marku
         @if !rows.is_empty() {
             p { "The form below has no field for these, which you have typed: the destination is of another type now. "
                 "Copy what you still need, or choose the type again." }
-            (page::table("What you have typed and the form below lacks", &["Member", "What you have typed"], &rows))
+            (kit::table("What you have typed and the form below lacks", &["Member", "What you have typed"], &rows))
         }
     }
 }
 
 /// A member's path, as people write it.
-fn dotted(path: &[&str]) -> String {
-    page::visible(&path.join("."))
+fn dotted(path: &[&str]) -> Markup {
+    text::soft(&path.join("."))
 }
 
 fn at<'d>(document: &'d Value, path: &[&str]) -> Option<&'d Value> {
@@ -150,7 +151,7 @@ fn at<'d>(document: &'d Value, path: &[&str]) -> Option<&'d Value> {
 fn shown(document: &Value, path: &[&str]) -> String {
     match at(document, path) {
         None | Some(Value::Null) => "-".to_owned(),
-        Some(value) => page::visible(&value.to_string()),
+        Some(value) => text::visible(&value.to_string()),
     }
 }
 
@@ -208,10 +209,10 @@ mod tests {
         let want = json!({"a": 2, "b": {"c": 5, "d": [1, 2]}, "f": "x"});
         assert_eq!(merged(&was, &now, &mine), want);
         let shown = told(&was, &now, &want).into_string();
-        for part in ["<code>a</code>", "<code>b.d</code>", "<code>e</code>", "[1,2]"] {
+        for part in ["<code>a</code>", "<code>b.<wbr>d</code>", "<code>e</code>", "[1,2]"] {
             assert!(shown.contains(part), "{part} is not in {shown}");
         }
-        assert!(!shown.contains("<code>b.c</code>"), "only what others changed: {shown}");
+        assert!(!shown.contains("<code>b.<wbr>c</code>"), "only what others changed: {shown}");
     }
 
     #[test]

@@ -1,45 +1,84 @@
-//! The first page: endpoints in trouble before all else, and how much there is of everything.
+//! The first page: is everything delivered, what fails, since when, why, how much waits, what to do.
+
+use std::collections::BTreeMap;
 
 use axum::extract::{Query, State};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use futures::{StreamExt, stream};
 use gridpost_api::{
-    health::{EndpointState, Health, NewEvents},
+    client::Page,
+    health::{Health, NamedHealth},
     requests::ParkedInput,
+    subscription::EventSubscription,
+    waiting::Parked,
 };
+use gridpost_core::journal::By;
+use gridpost_core::ledger::Account;
 use gridpost_core::time::Timestamp;
+use gridpost_ops::{attempt_lines::AttemptLine, lookup::if_there, subscription::show};
 use maud::{Markup, html};
-use serde::Deserialize;
 
 use super::App;
+use super::chart::{self, Kind};
 use super::failure::{self, Answer};
-use super::page::{self, Frame, Tab, number, subscription_url};
-use super::topics::{effect, names, why};
-use gridpost_ops::{lookup::if_there, subscription::health};
+use super::kit::{self, Icon};
+use super::live::AGAIN;
+use super::page::{self, Frame, Head, Tab, live_part};
+use super::standing::{self, Standing};
+use super::text::{self, number, visible};
+use super::topics::names;
+use super::traffic::{self, Scope, Since, SinceQuery, Traffic, sum};
+use super::urls::{subscription_url, with_query};
 
 /// Event subscriptions whose health is looked at, and topics: a page must not take minutes.
 const LOOKED_AT_MAX: usize = 1_000;
 const TOPICS_MAX: usize = 1_000;
 
-const TROUBLE_MAX: usize = 100;
+/// Rows of those that need attention.
+const ATTENTION_MAX: usize = 50;
 
-/// Names of what could not be read that are told.
+/// Rows of which more is read than the health: the endpoint, its last answer, its traffic.
+const DETAILED_MAX: usize = 12;
+
+/// Names of what could not be read that are told, and of the worst.
 const WHOSE_TOLD: usize = 5;
+const WORST_TOLD: usize = 3;
 
-/// Topics whose event subscriptions are read at the same time.
+/// Topics and event subscriptions that are read at the same time.
 const AT_ONCE: usize = 4;
 
+/// Bars in a row.
+const ROW_BARS: usize = 24;
+
 /// An event subscription with its endpoint's health.
-struct One {
-    topic: String,
-    name: String,
-    health: Health,
+#[derive(Clone, Debug)]
+pub(super) struct One {
+    pub(super) topic: String,
+    pub(super) name: String,
+    pub(super) health: Health,
+    counted: Option<Account>,
+}
+
+impl One {
+    fn standing(&self) -> Standing {
+        Standing::of(&self.health, self.counted.as_ref())
+    }
+
+    fn url(&self) -> String {
+        subscription_url(&self.topic, &self.name, "")
+    }
+
+    /// Returns how many events wait; where only those are known that have failed, these.
+    fn waiting(&self) -> u64 {
+        let failed = self.health.waiting_deliveries.count as u64;
+        self.health.waiting_events.unwrap_or(failed)
+    }
 }
 
 #[derive(Default)]
 struct Seen {
     topics: usize,
-    has_more_topics: bool,
     all: Vec<One>,
     is_complete: bool,
     unread: Vec<Unread>,
@@ -54,35 +93,81 @@ struct Unread {
 
 const TOPICS: &str = "GET /topics";
 const HEALTHS: &str = "GET /topics/*/healths";
+const JOURNAL: &str = "POST /journalQueries";
 
-/// The part of the page that is wanted: its own refresh wants the healths alone, because counting
-/// parked deliveries reads a table.
-#[derive(Deserialize)]
-pub(super) struct Wanted {
-    part: Option<String>,
+pub(super) async fn show(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Query(query): Query<SinceQuery>,
+) -> Answer<Response> {
+    let now = app.settings.target.now().await?;
+    let since = query.since();
+    let head = Head {
+        actions: Some(since.choice("/")),
+        live: Some(with_query("/", &[("since", since.value)])),
+        ..Head::default()
+    };
+    let command = format!("subscription health --since {}", since.value);
+    let frame = Frame { tab: Tab::Overview, title: "Overview", above: Vec::new(), command };
+    let page = app.page_of(&frame, &head, &page::late());
+    let is_again = headers.contains_key(AGAIN);
+    Ok(page::streamed(page, async move { body(&app, since, now, is_again).await }))
 }
 
-pub(super) async fn show(State(app): State<App>, Query(wanted): Query<Wanted>) -> Answer<Response> {
-    let now = app.settings.target.now().await?;
-    let body = page::late();
-    let command = "subscription health".to_owned();
-    let frame = Frame { tab: Tab::Overview, title: "Overview", above: Vec::new(), command };
-    let page = app.page(&frame, &body);
-    Ok(page::streamed(page, async move {
-        let seen = look(&app).await;
-        html! {
-            section id="health" hx-get="/?part=health" hx-select="#health" hx-target="#health" hx-swap="outerHTML"
-                hx-trigger="every 15s" {
-                (unread(&seen))
-                (trouble(&seen, now))
-                (counts(&seen))
-            }
-            @if wanted.part.is_none() {
-                h2 { "What waits for a person" }
-                (for_a_person(&app).await)
-            }
+/// Renders the parts. Those that read a table and a queue are for whom the page is opened, not looked at again.
+async fn body(app: &App, since: Since, now: Timestamp, is_again: bool) -> Markup {
+    let under_way = async {
+        let is_dear = is_again && !app.settings.target.is_dev();
+        if is_dear { None } else { Some(under_way(app).await) }
+    };
+    let (mut seen, traffic, totals, under_way) = tokio::join!(
+        look(app),
+        app.traffic(Scope::default(), since, now),
+        app.totals(None, By::EventSubscription, since, now),
+        under_way,
+    );
+    let mut note = |error| seen.unread.push(Unread { what: JOURNAL, whose: String::new(), error });
+    let traffic = traffic.map_err(&mut note).ok();
+    let totals = totals.map_err(&mut note).unwrap_or_default();
+    for One { topic, name, counted, .. } in &mut seen.all {
+        *counted = totals.of(topic, name).map(|flow| flow.account.clone());
+    }
+    let is_empty = seen.all.is_empty() && seen.unread.is_empty();
+    let worst = attention(&seen.all);
+    let keys = worst.iter().take(DETAILED_MAX).map(|one| (one.topic.clone(), one.name.clone()));
+    let keys: Vec<_> = keys.collect();
+    let of_one = async |key: (String, String)| detail(app, &key.0, &key.1, since, now).await;
+    let details = stream::iter(keys).map(of_one).buffered(AT_ONCE);
+    let details: Vec<_> = details.collect().await;
+    let traffic = traffic.filter(|_| !is_empty);
+    html! {
+        (live_part("verdict", &html! {
+            @if is_empty { (first_steps(seen.topics)) }
+            @else { (unread(&seen)) (verdict(&worst, seen.unread.is_empty())) }
+        }))
+        (live_part("tiles", &html! { @if !is_empty { (tiles(traffic.as_ref(), &seen)) } }))
+        (live_part("charts", &html! { @if let Some(traffic) = &traffic { (traffic::charts("of all topics", traffic)) } }))
+        (live_part("attention", &html! {
+            @if !worst.is_empty() { (needs_attention(&worst, &details, seen.all.len(), since)) }
+            (healthy(&seen))
+        }))
+        @if let Some(under_way) = under_way.filter(|_| !is_empty) {
+            (live_part("under-way", &html! {
+                div.g.g11 {
+                    (kit::card("Under way", "", under_way))
+                    @if let Some(traffic) = &traffic { (equation(traffic, since)) }
+                }
+            }))
         }
-    }))
+    }
+}
+
+/// What is parked, and what is poison.
+async fn under_way(app: &App) -> Markup {
+    let every = ParkedInput::default();
+    let (parked, poison) = tokio::join!(app.api.parked_page(&every, None), app.api.poison(1));
+    let poison = poison.map(|list| list.approximate_count);
+    kit::kv(&[("Parked", parked_told(&parked)), ("Poison queue", poison_told(poison))])
 }
 
 /// Looks at everything. What can't be read is noted, and keeps no one from the rest.
@@ -93,171 +178,300 @@ async fn look(app: &App) -> Seen {
         note(TOPICS, String::new(), error);
         (Vec::new(), true)
     });
-    (seen.topics, seen.has_more_topics) = (names.len(), !is_whole);
+    seen.topics = names.len();
     seen.is_complete = is_whole;
     let of_topic = async |name: String| {
         let found = if_there(app.api.healths(&name).await);
         (name, found)
     };
-    let mut left = LOOKED_AT_MAX;
     let mut lists = std::pin::pin!(stream::iter(names).map(of_topic).buffered(AT_ONCE));
     while let Some((topic, found)) = lists.next().await {
-        if left == 0 {
-            seen.is_complete = false;
-            break;
-        }
-        let mut healths = match found {
-            Ok(found) => found.unwrap_or_default(),
+        let left = LOOKED_AT_MAX - seen.all.len();
+        let healths = match found {
+            Ok(found) if left > 0 => found.unwrap_or_default(),
+            Ok(_) => {
+                seen.is_complete = false;
+                break;
+            }
             Err(error) => {
                 note(HEALTHS, topic, error);
                 continue;
             }
         };
         seen.is_complete &= healths.len() <= left;
-        healths.truncate(left);
-        left -= healths.len();
-        seen.all.extend(healths.into_iter().map(|one| One {
+        seen.all.extend(healths.into_iter().take(left).map(|NamedHealth { name, health }| One {
             topic: topic.clone(),
-            name: one.name,
-            health: one.health,
+            name,
+            health,
+            counted: None,
         }));
     }
     seen
 }
 
+/// Returns those that are not healthy: those that lose events first; of the same standing, the largest backlog first.
+fn attention(all: &[One]) -> Vec<&One> {
+    let mut found: Vec<_> = all.iter().filter(|one| one.standing() != Standing::Healthy).collect();
+    found.sort_by_key(|one| (one.standing(), std::cmp::Reverse(one.waiting())));
+    found
+}
+
 /// Lists each reason once, with the topics that it concerns.
 fn unread(seen: &Seen) -> Markup {
-    let mut groups: Vec<(&Unread, Vec<&str>)> = Vec::new();
+    let mut groups: BTreeMap<_, Vec<&Unread>> = BTreeMap::new();
     for one in &seen.unread {
-        let is_same = |first: &Unread| {
-            first.what == one.what && first.error.to_string() == one.error.to_string()
-        };
-        match groups.iter_mut().find(|(first, _)| is_same(first)) {
-            Some((_, whose)) => whose.push(&one.whose),
-            None => groups.push((one, vec![&one.whose])),
+        groups.entry((one.what, one.error.to_string())).or_default().push(one);
+    }
+    if groups.is_empty() {
+        return html! {};
+    }
+    let told = html! {
+        @for ((what, _), all) in &groups {
+            @let whose: Vec<_> = all.iter().map(|one| one.whose.as_str()).take(WHOSE_TOLD).collect();
+            p {
+                code { (what) } " was refused"
+                @if !all[0].whose.is_empty() { " for " (all.len()) ": " (whose.join(", ")) }
+                @if all.len() > whose.len() { ", …" }
+                "."
+            }
+            (failure::told(&all[0].error))
+        }
+    };
+    kit::note(Kind::Bad, "Not everything could be read: what is below is not all", told, "")
+}
+
+/// Says in a sentence whether everything is delivered, with what to look at.
+fn verdict(worst: &[&One], is_whole: bool) -> Markup {
+    let Some(first) = worst.first() else {
+        let title = "Everything is being delivered";
+        let told = is_whole.then(|| kit::note(Kind::Ok, title, "No endpoint is in trouble.", ""));
+        return told.unwrap_or_default();
+    };
+    let kinds: Vec<_> = worst.iter().map(|one| one.standing().kind()).collect();
+    let kind = match first.standing().kind() {
+        _ if kinds.contains(&Kind::Bad) => Kind::Bad,
+        _ if kinds.iter().any(|kind| matches!(kind, Kind::Warn | Kind::Dead)) => Kind::Warn,
+        other => other,
+    };
+    let title = match kind {
+        Kind::Bad | Kind::Warn => "Not everything is being delivered",
+        _ => "What is not held back is being delivered",
+    };
+    let sentence = |one: &One| {
+        let held = text::counted(one.waiting(), "event", "events");
+        html! {
+            a href=(one.url()) { b { (text::soft(&one.name)) } } " "
+            @match one.standing() {
+                Standing::EndsEvents => "ends every new event at once",
+                Standing::LosesSome => "loses events for good",
+                Standing::NotValidated => "is not validated and gets no events",
+                Standing::Expired => "has expired and gets no events",
+                Standing::Probation | Standing::DelayedDelivery => { "holds " (held) " back" }
+                Standing::Paused => { "is paused and holds " (held) }
+                Standing::RefusesSome => "refuses some events for good",
+                Standing::Recovering => "recovers",
+                Standing::Slow => "answers slowly",
+                Standing::Healthy => "is healthy",
+            }
+            @let why = standing::why(&one.health, one.counted.as_ref());
+            @if !why.0.is_empty() { " (" (why) ")" }
+            @let since = standing::since(&one.health);
+            @if !since.0.is_empty() { ", since " (since) }
+            ". "
+        }
+    };
+    let told = html! {
+        @for one in worst.iter().take(WORST_TOLD) { (sentence(one)) }
+        @if worst.len() > WORST_TOLD { (worst.len() - WORST_TOLD) " more below." }
+    };
+    let look = html! { a.btn.pri href=(first.url()) { "Open " (visible(&first.name)) } };
+    kit::note(kind, title, told, look)
+}
+
+/// Returns what waits now, if that is known of all.
+fn waiting(all: &[One]) -> Option<u64> {
+    all.iter().map(|one| one.health.waiting_events).sum()
+}
+
+fn tiles(traffic: Option<&Traffic>, seen: &Seen) -> Markup {
+    html! {
+        div.g.gt {
+            @if let Some(traffic) = traffic {
+                (traffic::counted_tile("/ledger", None, "Accepted", traffic, |flow| flow.accepted))
+                (traffic::delivered_tile(traffic))
+            }
+            (waiting_tile(traffic, seen))
+            @if let Some(traffic) = traffic {
+                (traffic::counted_tile("/dead-letters", Some(Kind::Dead), "Dead-lettered", traffic,
+                    |flow| sum(&flow.account.dead_lettered)))
+                (traffic::counted_tile("/ledger", Some(Kind::Bad), "Lost", traffic, |flow| sum(&flow.account.dropped)))
+                (traffic::latency_tile(traffic))
+            }
         }
     }
+}
+
+/// What came and has not ended, and how much of it was attempted.
+fn waiting_tile(traffic: Option<&Traffic>, seen: &Seen) -> Markup {
+    let failed: usize = seen.all.iter().map(|one| one.health.waiting_deliveries.count).sum();
+    let waiting = waiting(&seen.all);
+    let is_whole = seen.is_complete && seen.unread.iter().all(|one| one.what == JOURNAL);
+    let is_counted =
+        is_whole && seen.all.iter().all(|one| one.health.waiting_deliveries.is_complete);
+    let value = match waiting {
+        Some(events) if is_whole => number(events),
+        Some(events) => format!("> {}", number(events)),
+        None => "not known".to_owned(),
+    };
+    let note = html! {
+        @if !is_counted { "more than " }
+        (text::counted(failed as u64, "delivery has failed", "deliveries have failed"))
+    };
+    let spark = traffic.map(|traffic| traffic.waiting_spark(waiting)).unwrap_or_default();
+    let kind = if waiting == Some(0) { Kind::Off } else { Kind::Warn };
+    kit::tile_to("/waiting", kind, "Waiting", value, note, spark)
+}
+
+/// What is read of those at the top besides their healths.
+struct Detail {
+    subscription: Option<EventSubscription>,
+    traffic: Option<Traffic>,
+    last: Option<AttemptLine>,
+}
+
+async fn detail(app: &App, topic: &str, name: &str, since: Since, now: Timestamp) -> Detail {
+    let scope = Scope { topic: Some(topic), name: Some(name) };
+    // On AWS each of these questions has a price.
+    let is_free = app.settings.target.is_dev();
+    let traffic = async { if is_free { app.traffic(scope, since, now).await.ok() } else { None } };
+    let last = async {
+        let newest = app.newest((topic, name), true, 1, now);
+        let newest = if is_free { newest.await.ok() } else { None };
+        newest?.attempts.iter().flatten().next().cloned().map(AttemptLine)
+    };
+    let (subscription, traffic, last) =
+        tokio::join!(app.api.subscription(topic, name), traffic, last);
+    Detail { subscription: subscription.ok().map(|tagged| tagged.document), traffic, last }
+}
+
+fn needs_attention(worst: &[&One], details: &[Detail], of: usize, since: Since) -> Markup {
+    let row = |(at, one): (usize, &&One)| attention_row(one, details.get(at));
+    let rows: Vec<_> = worst.iter().take(ATTENTION_MAX).enumerate().map(row).collect();
+    let beside = html! { span.sm.m { (worst.len()) " of " (number(of as u64)) ", those that lose events first" } };
+    let body = html! {
+        @let head = [("Event subscription", ""), ("State", ""), ("Why", "gr"), ("New events", "nw"),
+            ("Waiting", "n"), ("Dead letters", "n"), (since.name, "hide")];
+        (kit::table("Event subscriptions that need attention", &head, &rows))
+        @if worst.len() > ATTENTION_MAX { p.in.m { (worst.len() - ATTENTION_MAX) " more: topics list them." } }
+    };
+    kit::flush("Needs attention", beside, body)
+}
+
+fn attention_row(one: &One, detail: Option<&Detail>) -> Vec<Markup> {
+    let One { topic, name, health, counted } = one;
+    let letters = counted.as_ref().map_or(0, |account| sum(&account.dead_lettered));
+    let lost = counted.as_ref().map_or(0, |account| sum(&account.dropped));
+    let place = detail.and_then(|detail| detail.subscription.as_ref()).map(show::destination);
+    let said = detail.and_then(|detail| detail.last.as_ref()?.response.clone());
+    let traffic = detail.and_then(|detail| detail.traffic.as_ref());
+    vec![
+        html! {
+            a href=(one.url()) id={ "to-" (topic) "/" (name) } { (text::soft(name)) } " " span.m { (text::soft(topic)) }
+            @if let Some(place) = place { span.cut.sm.m title=(visible(&place)) { (visible(&place)) } }
+        },
+        html! { (one.standing().pill()) span.cut.sm.m { (standing::since(health)) } },
+        html! {
+            (standing::why(health, counted.as_ref()))
+            @if let Some(said) = said { span.cut.sm.m.mono title=(visible(&said)) { (visible(&said)) } }
+        },
+        standing::effect(health),
+        html! { @if one.waiting() > 0 { (number(one.waiting())) } @else { "–" } },
+        html! {
+            @if letters > 0 { a href=(subscription_url(topic, name, "/dead-letters")) { (number(letters)) } }
+            @if lost > 0 { span.t-bad { " " (number(lost)) " lost" } }
+            @if letters + lost == 0 { "–" }
+        },
+        html! { @if let Some(traffic) = traffic { (chart::minibars(&traffic.coarser(ROW_BARS).fates())) } },
+    ]
+}
+
+fn healthy(seen: &Seen) -> Markup {
+    let healthy: Vec<_> =
+        seen.all.iter().filter(|one| one.standing() == Standing::Healthy).collect();
     html! {
-        @if !groups.is_empty() {
-            div.problem role="alert" {
-                p { strong { "Not everything could be read: what is below is not all." } }
-                @for (first, whose) in &groups {
-                    p {
-                        code { (first.what) } " was refused"
-                        @if !first.whose.is_empty() {
-                            " for " (whose.len()) ": " (whose[..whose.len().min(WHOSE_TOLD)].join(", "))
-                            @if whose.len() > WHOSE_TOLD { ", …" }
+        @if !healthy.is_empty() {
+            section.card {
+                details.in id="healthy" {
+                    summary { (Standing::Healthy.pill()) " " (text::counted(healthy.len() as u64, "event subscription", "event subscriptions")) }
+                    ul.links {
+                        @for one in healthy.iter().take(ATTENTION_MAX) {
+                            li { a href=(one.url()) { (text::soft(&one.name)) } " " span.m { (text::soft(&one.topic)) } }
                         }
-                        "."
+                        @if healthy.len() > ATTENTION_MAX { li.m { "and more: topics list them." } }
                     }
-                    (failure::told(&first.error))
                 }
             }
         }
-    }
-}
-
-fn is_in_trouble(health: &Health) -> bool {
-    health.state != EndpointState::Healthy
-        || health.new_events != NewEvents::Attempted
-        || health.slow.is_some()
-}
-
-fn trouble(seen: &Seen, now: Timestamp) -> Markup {
-    let mut found: Vec<_> = seen.all.iter().filter(|one| is_in_trouble(&one.health)).collect();
-    // Endpoints that lose events first, then those that wait; of these, the largest backlog first.
-    let rank = |one: &&One| {
-        let order = [NewEvents::Ends, NewEvents::NotMatched, NewEvents::Held, NewEvents::Waits];
-        let at = order.iter().position(|known| *known == one.health.new_events);
-        let failed = one.health.waiting_deliveries.count as u64;
-        let waiting = one.health.waiting_events.unwrap_or(failed);
-        (at.unwrap_or(order.len()), std::cmp::Reverse(waiting))
-    };
-    found.sort_by_key(rank);
-    let rows: Vec<_> = found.iter().take(TROUBLE_MAX).map(|one| row(one, now)).collect();
-    let head = ["Event subscription", "State", "Why", "Since", "Until", "New events", "Waiting"];
-    html! {
-        h2 { "Endpoints in trouble" }
-        @if seen.all.is_empty() && seen.unread.is_empty() {
-            (page::empty(
-                "There is no event subscription yet. Create a topic, subscribe an endpoint, and publish:",
-                "subscription create --topic demo --subscription first --endpoint http://127.0.0.1:9000/hook",
-            ))
-        } @else if rows.is_empty() && seen.unread.is_empty() {
-            p.good { "No endpoint is in trouble." }
-        } @else if rows.is_empty() {
-            p { "No endpoint is in trouble, of those that could be looked at." }
-        } @else {
-            (page::table("Endpoints in trouble", &head, &rows))
-            @if found.len() > TROUBLE_MAX {
-                p.muted { (found.len() - TROUBLE_MAX) " more are in trouble; topics list them." }
-            }
-        }
         @if !seen.is_complete {
-            p.muted { "Only the first " (number(seen.all.len() as u64)) " event subscriptions were looked at: topics list "
+            p.m { "Only the first " (number(seen.all.len() as u64)) " event subscriptions were looked at: topics list "
                 "the others." }
         }
     }
 }
 
-fn row(one: &One, now: Timestamp) -> Vec<Markup> {
-    let One { topic, name, health } = one;
-    let url = subscription_url(topic, name, "");
-    vec![
-        html! { a href=(url) id={ "to-" (topic) "-" (name) } { (topic) "/" (name) } },
-        html! { span.bad { (health.state.to_string()) } },
-        why(health),
-        page::time(health.since),
-        page::time_or_text(&health::until(health, now)),
-        html! { (effect(health)) },
-        html! { (health::waiting(health)) },
-    ]
-}
-
-fn counts(seen: &Seen) -> Markup {
-    let waiting: usize = seen.all.iter().map(|one| one.health.waiting_deliveries.count).sum();
-    let events: Option<u64> = seen.all.iter().map(|one| one.health.waiting_events).sum();
-    let is_exact = |one: &One| one.health.waiting_deliveries.is_complete;
-    let more = |is_whole| if is_whole { "" } else { "more than " };
-    let is_whole = seen.is_complete && seen.unread.is_empty();
-    let is_counted = is_whole && seen.all.iter().all(is_exact);
-    html! {
-        h2 { "How much there is" }
-        ul.cards {
-            li { strong { @if seen.has_more_topics { "more than " } (number(seen.topics as u64)) }
-                a href="/topics" id="to-topics" { "topics" } }
-            li { strong { (more(is_whole)) (number(seen.all.len() as u64)) } "event subscriptions" }
-            @if let Some(events) = events {
-                li { strong { (more(is_whole)) (number(events)) } "events that wait" }
-            }
-            li { strong { (more(is_counted)) (number(waiting as u64)) } "deliveries that have failed and wait" }
+fn equation(traffic: &Traffic, since: Since) -> Markup {
+    let account = &traffic.total.account;
+    let (letters, lost) = (sum(&account.dead_lettered), sum(&account.dropped));
+    let url = with_query("/ledger", &[("since", since.value)]);
+    let body = html! {
+        p.m2 {
+            "Matched " (number(account.matched)) ", redriven " (number(account.redriven)) "; delivered "
+            (number(account.delivered)) ", dead-lettered " (number(letters)) ", lost " (number(lost)) "."
         }
-    }
+        (traffic::share(account))
+    };
+    kit::card("The ledger", html! { a.sm href=(url) { "Open the ledger" } }, body)
 }
 
-/// Parked deliveries and the poison queue. What can't be read of them keeps no one from the page.
-async fn for_a_person(app: &App) -> Markup {
-    let every = ParkedInput::default();
-    let (parked, poison) = tokio::join!(app.api.parked_page(&every, None), app.api.poison(1));
-    let parked = parked.map(|page| {
-        let more = if page.next.is_some() { "at least " } else { "" };
-        format!("{more}{}", number(page.items.len() as u64))
-    });
-    let poison = poison.map(|list| number(list.approximate_count));
-    html! {
-        ul.cards {
-            li { (one_count(&parked)) a href="/waiting" { "parked deliveries" } }
-            li { (one_count(&poison)) a href="/waiting#poison" { "messages in the poison queue" } }
-        }
-        p { a href="/ledger" { "Does the ledger balance?" } " " a href="/dead-letters" { "Dead letters" } }
-    }
-}
-
-fn one_count(count: &anyhow::Result<String>) -> Markup {
-    match count {
-        Ok(count) => html! { strong { (count) } },
+fn parked_told(parked: &anyhow::Result<Page<Parked>>) -> Markup {
+    match parked {
         Err(error) => failure::told(error),
+        Ok(page) if page.items.is_empty() => kit::pill(Kind::Ok, "nothing"),
+        Ok(page) => html! {
+            a href="/waiting" {
+                @if page.next.is_some() { "at least " }
+                (text::counted(page.items.len() as u64, "delivery", "deliveries"))
+            }
+            "; they come back by themselves"
+        },
     }
+}
+
+fn poison_told(poison: anyhow::Result<u64>) -> Markup {
+    match poison {
+        Err(error) => failure::told(&error),
+        Ok(0) => kit::pill(Kind::Ok, "empty"),
+        Ok(count) => {
+            let told = text::counted(count, "message", "messages");
+            html! { a href="/waiting#poison" { (kit::pill(Kind::Bad, &told)) } }
+        }
+    }
+}
+
+/// What a deployment without event subscriptions shows.
+fn first_steps(topics: usize) -> Markup {
+    let (url, label, command) = match topics {
+        0 => ("/create-topic", "Create a topic", "topic create orders"),
+        _ => (
+            "/topics",
+            "Subscribe an endpoint",
+            "subscription create --topic orders --subscription first --endpoint http://127.0.0.1:9000/hook",
+        ),
+    };
+    let action = html! { a.btn.pri href=(url) { (kit::icon(Icon::Plus)) (label) } };
+    let told = "A topic takes events, an event subscription sends them to an endpoint. There is no event \
+                subscription yet.";
+    kit::flush("", "", kit::nothing(Icon::Topic, "Deliver your first event", told, action, command))
 }
 
 #[cfg(test)]
@@ -267,30 +481,48 @@ mod tests {
 
     use super::*;
 
-    fn health(patch: &Value) -> Health {
-        serde_json::from_value(documents::health(patch)).expect("a health")
+    fn one(name: &str, patch: &Value, dropped: u64) -> One {
+        let counted = Account { dropped: [("R".to_owned(), dropped)].into(), ..Account::default() };
+        let health = serde_json::from_value(documents::health(patch)).expect("a health");
+        One { topic: "t".to_owned(), name: name.to_owned(), health, counted: Some(counted) }
     }
 
+    fn waits(count: u64) -> Value {
+        json!({"state": "Probation", "newEvents": "Waits", "cause": {"outcome": "Busy"},
+            "waitingDeliveries": {"count": 1}, "waitingEvents": count})
+    }
+
+    /// What loses events stands first, and among those an endpoint that is healthy and refuses single events.
     #[test]
-    fn what_loses_events_stands_first() {
-        let one = |name: &str, effect: &str, waiting: u64| One {
-            topic: "t".to_owned(),
-            name: name.to_owned(),
-            health: health(&json!({"state": "Probation", "newEvents": effect,
-                "cause": {"outcome": "Busy"}, "waitingDeliveries": {"count": waiting}})),
-        };
-        let mut healthy = one("fine", "Attempted", 0);
-        healthy.health = health(&json!({}));
-        let all =
-            vec![healthy, one("few", "Waits", 1), one("many", "Waits", 9), one("lost", "Ends", 0)];
-        let seen = Seen { topics: 1, all, is_complete: true, ..Seen::default() };
-        let shown = trouble(&seen, Timestamp::from_millis(0)).into_string();
-        let at = |name: &str| shown.find(&format!("t/{name}<"));
-        assert!(
-            at("lost") < at("many") && at("many") < at("few") && at("lost").is_some(),
-            "{shown}"
-        );
-        assert!(at("fine").is_none() && shown.contains("Busy"), "{shown}");
+    fn those_that_lose_events_stand_first_then_the_largest_backlogs() {
+        let ends = json!({"state": "Probation", "newEvents": "Ends", "cause": {"outcome": "<b>"}});
+        let all = [
+            one("fine", &json!({}), 0),
+            one("few", &waits(1), 0),
+            one("many", &waits(9), 0),
+            one("loses", &json!({}), 3),
+            one("ends", &ends, 0),
+        ];
+        let worst = attention(&all);
+        let names: Vec<_> = worst.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, ["ends", "loses", "many", "few"]);
+        let unknown = one("aws", &json!({"waitingDeliveries": {"count": 7}}), 0);
+        assert_eq!((unknown.waiting(), waiting(&[unknown])), (7, None));
+        assert_eq!(waiting(&all[1..3]), Some(10));
+        let shown = verdict(&worst, true).into_string();
+        for part in [
+            "Not everything is being delivered",
+            "ends</b></a> ends every new event at once (&lt;b&gt;)",
+            "loses</b></a> loses events for good (R)",
+            "many</b></a> holds 9 events back (Busy)",
+            "1 more below",
+            "href=\"/topics/t/subscriptions/ends\">Open ends",
+        ] {
+            assert!(shown.contains(part), "{part} is not in {shown}");
+        }
+        let fine = verdict(&[], true).into_string();
+        assert!(fine.contains("Everything is being delivered"), "{fine}");
+        assert_eq!(verdict(&[], false).into_string(), "", "not all is known");
     }
 
     #[test]
@@ -300,11 +532,10 @@ mod tests {
             whose: format!("t-{number}"),
             error: gridpost_ops::failure::Refusal::from_answer(429, "{}").into(),
         };
-        let all = (0..7).map(one).collect();
-        let seen = Seen { topics: 1, unread: all, is_complete: true, ..Seen::default() };
-        let shown = unread(&seen).into_string();
+        let unread = (0..7).map(one).collect();
+        let seen = Seen { topics: 1, unread, is_complete: true, ..Seen::default() };
+        let shown = self::unread(&seen).into_string();
         assert_eq!(shown.matches("slow down").count(), 1, "{shown}");
         assert!(shown.contains("for 7: t-0") && shown.contains("t-4, …"), "{shown}");
-        assert!(!trouble(&seen, Timestamp::from_millis(0)).into_string().contains("There is no"));
     }
 }

@@ -1,4 +1,4 @@
-//! Parts of all pages: the frame, times, tables, the command that does the same.
+//! The frame of all pages: navigation, search, the command that does the same, and parts that come later.
 
 use std::convert::Infallible;
 
@@ -7,33 +7,50 @@ use axum::extract::Path;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, StreamExt};
-use gridpost_api::schema::Time;
 use gridpost_core::time::Timestamp;
-use maud::{DOCTYPE, Markup, PreEscaped, html};
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Serialize;
-use serde_json::Value;
-use url::form_urlencoded::Serializer;
+use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
 
 use super::Shared;
-use gridpost_ops::output::hides;
+use super::kit::{self, Icon, icon};
+use super::text::visible;
 
-/// Characters that stay as they are in a part of a path.
-const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
+/// A page of the navigation: its URL, name, icon, and the key that leads to it after `g`.
+type Entry = (Tab, &'static str, &'static str, Icon, char);
 
-const TABS: [(Tab, &str, &str); 8] = [
-    (Tab::Overview, "/", "Overview"),
-    (Tab::Topics, "/topics", "Topics"),
-    (Tab::Events, "/events", "Find an event"),
-    (Tab::DeadLetters, "/dead-letters", "Dead letters"),
-    (Tab::Waiting, "/waiting", "Parked and poison"),
-    (Tab::Tail, "/tail", "Live tail"),
-    (Tab::Ledger, "/ledger", "Ledger"),
-    (Tab::Cost, "/cost", "Cost"),
+/// The navigation, by groups.
+const TABS: [(&str, &[Entry]); 3] = [
+    (
+        "Watch",
+        &[
+            (Tab::Overview, "/", "Overview", Icon::Overview, 'o'),
+            (Tab::Tail, "/tail", "Live tail", Icon::Tail, 'l'),
+            (Tab::Ledger, "/ledger", "Ledger", Icon::Ledger, 'b'),
+        ],
+    ),
+    (
+        "Look into",
+        &[
+            (Tab::Topics, "/topics", "Topics", Icon::Topic, 't'),
+            (Tab::Events, "/events", "Events", Icon::Event, 'e'),
+            (Tab::Waiting, "/waiting", "Waiting", Icon::Waiting, 'w'),
+            (Tab::DeadLetters, "/dead-letters", "Dead letters", Icon::DeadLetter, 'd'),
+        ],
+    ),
+    ("Deployment", &[(Tab::Cost, "/cost", "Cost", Icon::Cost, 'c')]),
 ];
 
-/// Settings of htmx: nothing inline, nothing evaluated, no page kept in the browser's storage.
-const HTMX: &str = r#"{"includeIndicatorStyles":false,"allowEval":false,"allowScriptTags":false,"selfRequestsOnly":true,"historyEnabled":false,"historyCacheSize":0}"#;
+/// Keys that do more than lead to a page.
+const KEYS: [(&str, &str); 4] = [
+    ("/", "search"),
+    ("j k", "next and previous row of a table; Enter opens it"),
+    ("← →", "the steps of a chart that has the focus"),
+    ("Esc", "close"),
+];
+
+tokio::task_local! {
+    /// The deployment's clock, which relative times begin with. Where it is not known, that is the reader's.
+    pub(super) static NOW: Timestamp;
+}
 
 /// The topic and the name of an event subscription, in a path.
 pub(super) type Names = Path<(String, String)>;
@@ -59,29 +76,82 @@ pub(super) struct Frame<'a> {
     pub(super) command: String,
 }
 
+/// The rest of a page's head.
+#[derive(Default)]
+pub(super) struct Head {
+    /// Whether the title is an id.
+    pub(super) mono: bool,
+    /// After the title.
+    pub(super) beside: Option<Markup>,
+    /// At its right end.
+    pub(super) actions: Option<Markup>,
+    /// Below it: pages of the same thing.
+    pub(super) tabs: Option<Markup>,
+    /// The URL of the page, if parts of it are sent again while it is looked at.
+    pub(super) live: Option<String>,
+}
+
 impl Shared {
+    /// Shows a page whose body is one box.
     pub(super) fn page(&self, frame: &Frame<'_>, body: &Markup) -> Markup {
-        let settings = &self.settings;
-        let command = visible(&format!("gridpost {}{}", frame.command, settings.flags));
+        self.live_page(frame, None, body)
+    }
+
+    /// The same, whose parts are sent again while it is looked at, if it has a URL for that.
+    pub(super) fn live_page(
+        &self,
+        frame: &Frame<'_>,
+        live: Option<String>,
+        body: &Markup,
+    ) -> Markup {
+        let head = Head { live, ..Head::default() };
+        self.page_of(frame, &head, &html! { section.card { div.in { (body) } } })
+    }
+
+    /// Shows a page of several boxes.
+    pub(super) fn page_of(&self, frame: &Frame<'_>, head: &Head, body: &Markup) -> Markup {
+        let command = visible(&format!("gridpost {}{}", frame.command, self.settings.flags));
         let content = html! {
-            @if !frame.above.is_empty() {
-                nav.above aria-label="Where this is" {
-                    ol { @for (url, name) in &frame.above { li { a href=(url) { (visible(name)) } } } }
+            div.head {
+                @if !frame.above.is_empty() {
+                    nav.crumbs aria-label="Where this is" {
+                        ol { @for (url, name) in &frame.above { li { a href=(url) { (visible(name)) } } } }
+                    }
+                }
+                h1 class=[head.mono.then_some("mono")] { (visible(frame.title)) }
+                @if let Some(beside) = &head.beside { (beside) }
+                @if head.live.is_some() || head.actions.is_some() {
+                    div.acts {
+                        @if head.live.is_some() { span.lv.sm.m id="live" role="status" hidden { "Live" } }
+                        @if let Some(actions) = &head.actions { (actions) }
+                    }
                 }
             }
-            h1 { (visible(frame.title)) }
+            @if let Some(tabs) = &head.tabs { (tabs) }
             (body)
-            aside.command aria-label="On the command line" {
-                p { "The same on the command line: " code { (command) } }
+            aside.cli aria-label="The same on the command line" {
+                span { "Command line" } " " code { (command) } (kit::copy(&command, "the command"))
             }
         };
-        let label = html! {
-            p.deployment {
-                (settings.name)
-                @if settings.read_only { " " span.badge { "read-only" } }
+        document(frame.title, &self.side(frame.tab), &content, head)
+    }
+
+    fn side(&self, tab: Tab) -> Markup {
+        let settings = &self.settings;
+        html! {
+            div.where { b { (visible(&settings.name)) } "Gridpost " (env!("CARGO_PKG_VERSION")) }
+            (navigation(Some(tab)))
+            p {
+                @if settings.read_only { span.pill { "read-only" } } @else { "May change" }
+                br;
+                button.ghost.script type="button" data-open="shortcuts" { kbd { "?" } " keyboard shortcuts" }
             }
-        };
-        document(frame.title, Some(frame.tab), &label, &content)
+        }
+    }
+
+    /// Shows a form that has something done.
+    pub(super) fn act(&self, url: &str, fields: impl Render) -> Markup {
+        html! { form method="post" action=(url) { (self.token()) (fields) } }
     }
 
     pub(super) fn token(&self) -> Markup {
@@ -91,8 +161,8 @@ impl Shared {
     /// Shows the button of a form or, in a read-only console, what that does not do.
     pub(super) fn button(&self, label: &str, does_not: &str) -> Markup {
         html! {
-            @if self.may_change() { button { (label) } }
-            @else { p.muted { "This console is read-only: it " (does_not) "." } }
+            @if self.may_change() { button.pri { (label) } }
+            @else { p.m { "This console is read-only: it " (does_not) "." } }
         }
     }
 
@@ -124,11 +194,37 @@ pub(super) fn streamed(
 
 /// A page that knows of nothing but its text, for failures.
 pub(super) fn bare(title: &str, body: &Markup) -> Markup {
-    let content = html! { h1 { (title) } (body) };
-    document(title, None, &html! {}, &content)
+    let content = html! { div.head { h1 { (title) } } (body) };
+    document(title, &navigation(None), &content, &Head::default())
 }
 
-fn document(title: &str, tab: Option<Tab>, label: &Markup, content: &Markup) -> Markup {
+fn navigation(tab: Option<Tab>) -> Markup {
+    html! {
+        form.find role="search" aria-label="Everywhere" action="/events" {
+            (icon(Icon::Search))
+            input type="search" name="id" required aria-label="Find an event by its id"
+                placeholder="Find event by id…" autocomplete="off" spellcheck="false";
+            kbd aria-hidden="true" { "/" }
+        }
+        nav aria-label="Pages" {
+            @for (group, entries) in TABS {
+                h2 { (group) }
+                ul {
+                    @for (one, url, name, symbol, _) in entries {
+                        li { a href=(url) aria-current=[(tab == Some(*one)).then_some("page")] { (icon(*symbol)) (name) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn logo() -> Markup {
+    html! { a.logo href="/" { img src="/assets/icon.svg" width="26" height="26" alt=""; "Gridpost" } }
+}
+
+fn document(title: &str, side: &Markup, content: &Markup, head: &Head) -> Markup {
+    let now_ms = NOW.try_with(|now| now.as_millis()).ok();
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -136,254 +232,87 @@ fn document(title: &str, tab: Option<Tab>, label: &Markup, content: &Markup) -> 
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                meta name="htmx-config" content=(HTMX);
                 title { (visible(title)) " · Gridpost" }
                 // Without one, browsers ask for /favicon.ico, which is no page.
                 link rel="icon" type="image/svg+xml" href="/assets/icon.svg";
                 link rel="stylesheet" href="/assets/console.css";
-                script src="/assets/htmx.js" defer {}
                 script src="/assets/console.js" defer {}
             }
-            body {
+            body data-live=[&head.live] data-now=[now_ms] {
                 a.skip href="#main" { "To the content" }
-                header {
-                    p.brand { a href="/" { "Gridpost" } }
-                    (label)
-                    nav aria-label="Pages" {
-                        ul {
-                            @for (one, url, name) in TABS {
-                                li {
-                                    a href=(url) aria-current=[(tab == Some(one)).then_some("page")] { (name) }
-                                }
-                            }
-                        }
-                    }
+                nav.top aria-label="Menu" {
+                    (logo())
+                    button.ghost type="button" aria-label="Menu and search" popovertarget="nav" { (icon(Icon::Menu)) }
                 }
+                header.side id="nav" popover { (logo()) (side) }
                 main id="main" tabindex="-1" {
-                    p.problem id="stale" role="alert" hidden {
-                        "This page is not up to date: the console got no usable answer. Reload it, unless you have typed something \
-                         here."
-                    }
+                    (stale())
                     (content)
                 }
+                (keys())
             }
         }
     }
 }
 
-pub(super) fn part(text: &str) -> String {
-    utf8_percent_encode(text, KEPT).to_string()
-}
-
-pub(super) fn topic_url(topic: &str) -> String {
-    format!("/topics/{}", part(topic))
-}
-
-pub(super) fn subscription_url(topic: &str, name: &str, below: &str) -> String {
-    format!("/topics/{}/subscriptions/{}{below}", part(topic), part(name))
-}
-
-pub(super) fn with_query(url: &str, pairs: &[(&str, &str)]) -> String {
-    let mut query = Serializer::new(String::new());
-    query.extend_pairs(pairs.iter().filter(|(_, value)| !value.is_empty()));
-    match query.finish() {
-        none if none.is_empty() => url.to_owned(),
-        query => format!("{url}?{query}"),
-    }
-}
-
-/// Returns the pages above a topic's.
-pub(super) fn above_topic() -> Vec<(String, String)> {
-    vec![("/topics".to_owned(), "Topics".to_owned())]
-}
-
-/// Returns the pages above an event subscription's.
-pub(super) fn above_subscription(topic: &str) -> Vec<(String, String)> {
-    [above_topic(), vec![(topic_url(topic), topic.to_owned())]].concat()
-}
-
-/// Returns the pages above one that belongs to an event subscription.
-pub(super) fn above(topic: &str, name: &str) -> Vec<(String, String)> {
-    let own = (subscription_url(topic, name, ""), name.to_owned());
-    [above_subscription(topic), vec![own]].concat()
-}
-
-/// Shows a point in time: UTC here, in the reader's zone where its script runs.
-pub(super) fn time(at: impl Into<Option<Time>>) -> Markup {
-    let Some(at) = at.into() else { return html! { "-" } };
-    let utc = at.to_string();
-    let told = utc.replace('T', " ").replace('Z', " UTC");
-    html! { time datetime=(utc) title=(told) { (told) } }
-}
-
-/// Shows a text, as a time if it is one.
-pub(super) fn time_or_text(text: &str) -> Markup {
-    match Timestamp::parse_rfc_3339(text) {
-        None => html! { (visible(text)) },
-        Some(at) => time(Time(at)),
-    }
-}
-
-pub(super) fn number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push('\u{202f}');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Lists names and values; a value that is a time is shown as one.
-pub(super) fn facts(rows: &[[String; 2]]) -> Markup {
-    html! {
-        dl.facts {
-            @for [name, value] in rows {
-                div { dt { (name) } dd { (time_or_text(value)) } }
-            }
-        }
-    }
-}
-
-/// Lists the members of a document that are not objects, as rows of [`facts`].
-pub(super) fn members(document: &impl Serialize) -> Vec<[String; 2]> {
-    let text = |value: Value| match value {
-        Value::String(text) => visible(&text),
-        other => other.to_string(),
-    };
-    let document = serde_json::to_value(document).unwrap_or_default();
-    let Value::Object(members) = document else { return Vec::new() };
-    let plain = members.into_iter().filter(|(_, value)| !value.is_object());
-    plain.map(|(name, value)| [name, text(value)]).collect()
-}
-
-/// An element's id made of a label. The focus stays on an element that has one when htmx puts a newer
-/// state of it in its place.
-fn id_of(kind: &str, label: &str) -> String {
-    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
-    format!("{kind}-{}", label.chars().map(letter).collect::<String>())
-}
-
-/// A table that scrolls by itself where it is too wide. A page has each label once.
-pub(super) fn table(label: &str, head: &[&str], rows: &[Vec<Markup>]) -> Markup {
-    let caption = id_of("caption", label);
-    html! {
-        div.scroll id=(id_of("table", label)) role="region" aria-labelledby=(caption) tabindex="0" {
-            table {
-                caption id=(caption) { (visible(label)) }
-                thead { tr { @for name in head { th scope="col" { (name) } } } }
-                tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
-            }
-        }
-    }
-}
-
-pub(super) fn block(label: &str, text: &str) -> Markup {
-    html! {
-        pre id=(id_of("text", label)) role="region" aria-label=(label) tabindex="0" dir="ltr" { (visible(text)) }
-    }
-}
-
-/// JSON in which the same characters stand by their numbers. It says the same: they can be in texts alone.
-pub(super) fn visible_json(json: &str) -> String {
-    let escaped = |c: char| match hides(c) && u32::from(c) <= 0xffff && c != '\r' {
-        true => format!("\\u{:04x}", u32::from(c)),
-        false => c.to_string(),
-    };
-    if json.contains(hides) { json.chars().map(escaped).collect() } else { json.to_owned() }
-}
-
-/// Shows such characters below a field: the field can't.
-pub(super) fn hidden_in(value: &str) -> Markup {
-    html! {
-        @if value.contains(hides) {
-            " " span.warn { "It has characters that do not show: " code { (visible(value)) } }
-        }
-    }
-}
-
-/// Text in which characters show that would reorder what stands beside them, or show nothing.
-pub(super) fn visible(text: &str) -> String {
-    if !text.contains(hides) {
-        return text.to_owned();
-    }
-    text.chars()
-        .flat_map(|c| if hides(c) { c.escape_unicode().collect() } else { vec![c] })
-        .collect()
-}
-
-pub(super) fn empty(what: &str, command: &str) -> Markup {
-    html! {
-        div.empty {
-            p { (what) }
-            @if !command.is_empty() { p { code { "gridpost " (command) } } }
-        }
-    }
-}
-
-pub(super) fn next_page(url: &str, pairs: &[(&str, &str)], next: Option<&str>) -> Markup {
-    html! {
-        @if let Some(token) = next {
-            @let pairs = pairs.iter().copied().chain([("after", token)]).collect::<Vec<_>>();
-            p.more { a href=(with_query(url, &pairs)) rel="next" { "Next page" } }
-        }
-    }
-}
-
-/// Says what was just done, where the URL has a code for it. Only these texts are ever shown.
-pub(super) fn done(code: Option<&str>) -> Markup {
-    const DONE: [(&str, &str); 13] = [
-        ("reset", "The endpoint's waits are ended: its next delivery is attempted when it is due."),
+/// Notes that the script shows where the page is not up to date.
+fn stale() -> Markup {
+    let notes = [
         (
-            "resent",
-            "Asked for: the delivery is attempted now, or as soon as its queue gives it out.",
+            "note",
+            "the console got no usable answer. It is tried again; what you have typed is kept.",
         ),
-        ("paused", "It is paused: events are matched and held."),
-        ("unpaused", "It is resumed: what was held comes back, the first of it within a minute."),
-        ("saved", "Saved."),
-        ("created", "It is made."),
-        ("deleted", "It is deleted."),
-        ("unchanged", "Nothing was changed, so nothing was saved."),
-        ("canceled", "The redrive is canceled; the batch in flight is still sent."),
-        ("resumed", "The redrive goes on."),
-        ("released", "The parked deliveries go back to their queues."),
-        ("ended", "The parked deliveries end."),
-        ("poison", "Done, as far as the queue gave its messages out."),
+        (
+            "closed",
+            "the console was ended, or this browser is no longer signed in. Open the link that it prints.",
+        ),
+        ("gone", "what it shows is no longer there."),
     ];
-    let text = code.and_then(|code| DONE.iter().find(|(known, _)| *known == code));
-    html! { @if let Some((_, text)) = text { p.done role="status" { (text) } } }
+    html! {
+        div.note.warn id="stale" role="alert" hidden {
+            (icon(Icon::Alert))
+            div { "This page is not up to date: " @for (why, told) in notes { span data-why=(why) { (told) } } }
+        }
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use gridpost_ops::output::word;
-
-    use super::*;
-
-    #[test]
-    fn hostile_text_stays_text() {
-        let shown = block("event", "<script>alert(1)</script>\u{202e}\u{7}\n").into_string();
-        assert!(shown.contains("&lt;script&gt;"), "{shown}");
-        assert!(shown.contains("\\u{202e}\\u{7}\n"), "{shown}");
-        assert_eq!(word("a'b c"), "'a'\\''b c'");
-        assert_eq!(word("order-4711"), "order-4711");
-        assert_eq!(word("a\u{202e}'b\\\n"), "$'a\\U0000202e\\'b\\\\\\U0000000a'");
-        assert_eq!(visible_json("{\"a\":\"\u{202e}\"}\n"), "{\"a\":\"\\u202e\"}\n");
-        assert!(hidden_in("a\u{200b}").into_string().contains("\\u{200b}"));
-        assert_eq!(hidden_in("a b").into_string(), "");
-        assert_eq!(word("a\u{1b}'\\\u{202e}"), r"$'a\U0000001b\'\\\U0000202e'");
-        assert_eq!(with_query("/x", &[("a", "b&c"), ("d", "")]), "/x?a=b%26c");
-        assert_eq!(part("../a b"), "..%2Fa%20b");
+fn keys() -> Markup {
+    let pages = TABS.iter().flat_map(|(_, entries)| entries.iter());
+    let pages: Vec<_> = pages.map(|(.., url, name, _, key)| (*url, *name, *key)).collect();
+    html! {
+        dialog id="shortcuts" aria-labelledby="shortcuts-title" {
+            h2 id="shortcuts-title" { "Keyboard shortcuts" }
+            dl.kv {
+                @for (key, what) in KEYS { dt { kbd { (key) } } dd { (what) } }
+                @for (url, name, key) in &pages { dt { kbd { "g" } " " kbd { (key) } } dd data-go=(key) data-url=(url) { (name) } }
+            }
+            form method="dialog" { button { "Close" } }
+        }
     }
+}
 
-    #[test]
-    fn numbers_and_times_are_readable() {
-        assert_eq!(number(1_234_567), "1\u{202f}234\u{202f}567");
-        assert_eq!(number(12), "12");
-        let at = time_or_text("2026-11-23T14:48:16.000Z").into_string();
-        assert!(at.contains("datetime=\"2026-11-23T14:48:16.000Z\""), "{at}");
-        assert_eq!(time_or_text("-").into_string(), time(None).into_string());
+/// The place of a part that is sent again while its page is looked at: between two comments, which no text can
+/// have.
+pub(super) fn live_part(id: &str, body: &Markup) -> Markup {
+    html! {
+        (PreEscaped(format!("<!--part {id}-->")))
+        div id=(id) data-part { (body) }
+        (PreEscaped(PART_END))
     }
+}
+
+const PART_END: &str = "<!--/part-->";
+
+/// Whether parts of a page will change.
+pub(super) fn is_live(page: &str) -> bool {
+    page.contains("<body data-live=")
+}
+
+/// Returns the parts of a page that are sent again: id and HTML.
+pub(super) fn live_parts(page: &str) -> Vec<(&str, &str)> {
+    fn part(text: &str) -> Option<(&str, &str)> {
+        let (id, rest) = text.split_once("-->")?;
+        Some((id, rest.split_once(PART_END)?.0))
+    }
+    page.split("<!--part ").skip(1).filter_map(part).collect()
 }

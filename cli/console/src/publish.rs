@@ -20,7 +20,10 @@ use super::failure::{self, Answer};
 use super::form::placed::Placed;
 use super::form::view::{Text, View, id_of};
 use super::form::{Fields, Posted};
-use super::page::{self, Frame, Tab, above_subscription, subscription_url, topic_url};
+use super::kit;
+use super::page::{Frame, Tab};
+use super::text;
+use super::urls::{self, above_subscription, subscription_url, topic_url};
 use draft::{Draft, WHOLE};
 use gridpost_ops::{clock, failure::Misuse, output::pretty, publish, subscription::send_test};
 
@@ -90,7 +93,7 @@ async fn answer(
         _ if !problems.is_empty() => Ok(html! {}),
         "check" => check(app, topic, &text).await,
         "publish" if may_publish => publish(app, topic, &document, &text).await,
-        _ => Ok(html! { p.good { "The topic takes this event." } }),
+        _ => Ok(html! { p.t-ok { "The topic takes this event." } }),
     };
     let result = done.unwrap_or_else(|error| failure::problem("Refused.", &error));
     let page =
@@ -115,7 +118,7 @@ async fn check(app: &App, topic: &str, event: &str) -> anyhow::Result<Markup> {
 }
 
 /// Lists event subscriptions: whether each wants the event, and which part of it says no.
-pub(super) fn table_of_verdicts(topic: &str, all: &[ExplainedSubscription]) -> Markup {
+fn table_of_verdicts(topic: &str, all: &[ExplainedSubscription]) -> Markup {
     let row = |one: &ExplainedSubscription| {
         let name = &one.event_subscription;
         vec![
@@ -130,11 +133,11 @@ pub(super) fn table_of_verdicts(topic: &str, all: &[ExplainedSubscription]) -> M
     let rows: Vec<_> = all.iter().map(row).collect();
     match rows.is_empty() {
         true => {
-            page::empty("The topic has no event subscription: the event would reach no one.", "")
+            kit::empty("The topic has no event subscription: the event would reach no one.", "")
         }
-        false => page::table(
+        false => kit::table(
             "Who wants it",
-            &["Event subscription", "Wants it", "Which part says no"],
+            &[("Event subscription", ""), ("Wants it", ""), ("Which part says no", "gr")],
             &rows,
         ),
     }
@@ -142,13 +145,13 @@ pub(super) fn table_of_verdicts(topic: &str, all: &[ExplainedSubscription]) -> M
 
 /// Shows whether an event is wanted.
 pub(super) fn wanted(matches: bool) -> Markup {
-    html! { @if matches { span.good { "yes" } } @else { span.bad { "no" } } }
+    html! { @if matches { span.t-ok { "yes" } } @else { span.t-bad { "no" } } }
 }
 
 /// Lists the parts of a filter that refuse an event.
 pub(super) fn parts(refused: &[FilterRefusal]) -> Markup {
     html! {
-        @for part in refused { div { code { (part.path) } ": " (page::visible(&part.message)) } }
+        @for part in refused { div { code { (text::soft(&part.path)) } ": " (text::prose(&part.message)) } }
     }
 }
 
@@ -198,7 +201,7 @@ fn render(
 ) -> Markup {
     let mut shown = fields.clone();
     for name in [WHOLE.to_owned(), draft::field("data")] {
-        shown.set(name.as_str(), page::visible_json(fields.get(&name)));
+        shown.set(name.as_str(), text::visible_json(fields.get(&name)));
     }
     let fields = &shown;
     let view = View { fields, problems, focus: None, may_change: app.may_change(), is_live: true };
@@ -206,7 +209,7 @@ fn render(
     let body = html! {
         p { @if let Some(schema) = schema { "The topic takes " strong { (<&str>::from(schema)) } ". " } "Every event subscription whose filter wants the event gets it."
             @if is_whole && !draft::is_own_schema(schema) { " " a href=(url(topic)) { "Type it in fields" } }
-            @else if !is_whole { " " a href=(page::with_query(&url(topic), &[("as", "json")])) { "Type it as JSON" } }
+            @else if !is_whole { " " a href=(urls::with_query(&url(topic), &[("as", "json")])) { "Type it as JSON" } }
         }
         (form(app, topic, schema, view, is_whole, result))
     };
@@ -229,8 +232,8 @@ fn form(
         true => vec![WHOLE.to_owned()],
         false => draft::members(schema).iter().map(|member| draft::field(member.name)).collect(),
     };
-    let problems = names.iter().map(|name| format!("#{}-problem", id_of(name)));
-    let fresh = problems.chain(["#checked".to_owned()]).collect::<Vec<_>>().join(",");
+    let problems = names.iter().map(|name| format!("{}-problem", id_of(name)));
+    let fresh = problems.chain(["checked".to_owned()]).collect::<Vec<_>>().join(" ");
     let all = html! {
         @if is_whole {
             (view.lines(Text { name: WHOLE, label: "Event", ..Text::default() }))
@@ -244,17 +247,16 @@ fn form(
     };
     // What is typed is checked while one types; the buttons work without that.
     html! {
-        form.document method="post" action=(url(topic)) hx-post=(check) hx-trigger="input delay:400ms" hx-swap="none"
-            hx-select-oob=(fresh) {
+        form.document method="post" action=(url(topic)) data-preview=(check) data-parts=(fresh) {
             (app.token())
             div id="checked" role="status" {
                 (result)
                 @if !view.problems.is_empty() { (view.summary("Refused.")) }
             }
             (all)
-            @if app.may_change() { button name="action" value="publish" { "Publish it" } " " }
-            button.second name="action" value="check" formaction=(check) { "Who would get it?" }
-            @if !app.may_change() { p.muted { "This console is read-only: it publishes nothing." } }
+            @if app.may_change() { button.pri name="action" value="publish" { "Publish it" } " " }
+            button name="action" value="check" formaction=(check) { "Who would get it?" }
+            @if !app.may_change() { p.m { "This console is read-only: it publishes nothing." } }
         }
     }
 }

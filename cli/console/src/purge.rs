@@ -11,8 +11,11 @@ use serde::Deserialize;
 use super::App;
 use super::failure::{self, Answer};
 use super::form::confirmed;
+use super::kit;
 use super::letters::{Chosen, count_some};
-use super::page::{self, Frame, Names, Tab, subscription_url};
+use super::page::{Frame, Names, Tab};
+use super::text;
+use super::urls::{self, subscription_url};
 use gridpost_ops::{failure::Misuse, manage_api::dead_letters::end_of_count};
 
 pub(super) async fn form(
@@ -82,10 +85,10 @@ fn problem(one: &DeadLetter) -> Option<&str> {
 
 fn table_of_unreadable(topic: &str, name: &str, found: &[DeadLetter]) -> Markup {
     let row = |one: &DeadLetter| {
-        let url = subscription_url(topic, name, &format!("/dead-letters/{}", page::part(&one.id)));
+        let url = subscription_url(topic, name, &format!("/dead-letters/{}", urls::part(&one.id)));
         vec![
-            html! { a href=(url) { (page::visible(&one.object_name)) } },
-            html! { (page::visible(problem(one).unwrap_or_default())) },
+            html! { a href=(url) { (text::soft(&one.object_name)) } },
+            html! { (text::visible(problem(one).unwrap_or_default())) },
         ]
     };
     let rows: Vec<_> = found.iter().map(row).collect();
@@ -93,7 +96,7 @@ fn table_of_unreadable(topic: &str, name: &str, found: &[DeadLetter]) -> Markup 
         h2 { "What can't be read" }
         p { "No redrive can send these again. They are deleted with the others, unless a reason, a type, an event or "
             "what was sent again is chosen." }
-        (page::table("Dead letters that can't be read", &["Object", "Why it can't be read"], &rows))
+        (kit::table("Dead letters that can't be read", &["Object", "Why it can't be read"], &rows))
     }
 }
 
@@ -102,11 +105,11 @@ fn planned(topic: &str, name: &str, chosen: &Chosen, counted: &DeadLetterCount) 
     let open = counted.events.saturating_sub(counted.redriven_events);
     html! {
         div.problem role="note" {
-            p { "This deletes " strong { (more) (page::number(counted.events)) } " of " code { (topic) "/" (name) }
+            p { "This deletes " strong { (more) (text::number(counted.events)) } " of " code { (topic) "/" (name) }
                 " for good: " (chosen.told()) "." }
-            p { strong { (more) (page::number(open)) } " of them were never sent again." }
+            p { strong { (more) (text::number(open)) } " of them were never sent again." }
             @if counted.unreadable > 0 {
-                p { (page::number(counted.unreadable)) " more objects or records can't be read." }
+                p { (text::number(counted.unreadable)) " more objects or records can't be read." }
             }
         }
     }
@@ -119,7 +122,7 @@ fn consent(app: &App, topic: &str, name: &str, chosen: &Chosen) -> Markup {
             (chosen.hidden())
             label { "Type " code { (topic) "/" (name) } " to say that they are given up: "
                 input.code name="typed" required autocomplete="off"; }
-            button.danger { "Delete them for good" }
+            button.dng.pri { "Delete them for good" }
         }
     }
 }
@@ -157,8 +160,8 @@ pub(super) async fn run(
             (failure::problem("Not all of them were deleted.", error))
         }
         div.done role="status" {
-            p { (page::number(events)) " dead letters in " (page::number(objects)) " objects are deleted." }
-            @if left > 0 { p { (page::number(left)) " stay: their objects hold dead letters too that were not chosen." } }
+            p { (text::number(events)) " dead letters in " (text::number(objects)) " objects are deleted." }
+            @if left > 0 { p { (text::number(left)) " stay: their objects hold dead letters too that were not chosen." } }
         }
         p { a href=(subscription_url(&topic, &name, "/dead-letters")) { "Dead letters" } }
     };
@@ -171,6 +174,6 @@ fn render(app: &App, topic: &str, name: &str, chosen: &Chosen, body: &Markup) ->
         chosen.flags()
     );
     let title = format!("Purge dead letters of {topic}/{name}");
-    let above = page::above(topic, name);
+    let above = urls::above(topic, name);
     app.page(&Frame { tab: Tab::DeadLetters, title: &title, above, command }, body)
 }

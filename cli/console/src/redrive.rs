@@ -16,8 +16,11 @@ use serde::Deserialize;
 use super::App;
 use super::failure::{self, Answer};
 use super::form::{Look, Nothing, given};
+use super::kit;
 use super::letters::Chosen;
-use super::page::{self, Frame, Names, Tab, subscription_url};
+use super::page::{Frame, Names, Tab, live_part};
+use super::text;
+use super::urls::{self, subscription_url};
 use gridpost_ops::{failure::Misuse, manage_api::dead_letters::refusal_by_probation, output};
 
 /// How a redrive is done, beside what it sends.
@@ -78,15 +81,17 @@ async fn render(app: &App, topic: &str, name: &str, chosen: &Chosen, refused: &M
         @if app.may_change() { (begin_form(app, topic, name, chosen)) }
         h2 { "Redrives so far" }
         (list(topic, name, &jobs.items))
-        @if jobs.next.is_some() { p.muted { "These are the newest; the command line lists them all." } }
+        @if jobs.next.is_some() { p.m { "These are the newest; the command line lists them all." } }
     };
     let command = format!(
         "dead-letter redrive --topic {topic} --subscription {name} --dry-run{}",
         Chosen { sent: None, ..chosen.clone() }.flags()
     );
     let title = format!("Redrive dead letters of {topic}/{name}");
-    let above = page::above(topic, name);
-    Ok(app.page(&Frame { tab: Tab::DeadLetters, title: &title, above, command }, &body))
+    let above = urls::above(topic, name);
+    let runs = jobs.items.iter().any(|job| job.status == JobStatus::Running);
+    let live = runs.then(|| subscription_url(topic, name, "/redrive"));
+    Ok(app.live_page(&Frame { tab: Tab::DeadLetters, title: &title, above, command }, live, &body))
 }
 
 fn begin_form(app: &App, topic: &str, name: &str, chosen: &Chosen) -> Markup {
@@ -107,7 +112,7 @@ fn begin_form(app: &App, topic: &str, name: &str, chosen: &Chosen) -> Markup {
                 label { "To another event subscription (their own where empty) " input name="to_name"; }
                 label { "of the topic (the same where empty) " input name="to_topic"; }
             }
-            button name="action" value="count" { "Count them (dry run)" }
+            button.pri name="action" value="count" { "Count them (dry run)" }
         }
     }
 }
@@ -116,23 +121,20 @@ fn list(topic: &str, name: &str, jobs: &[Redrive]) -> Markup {
     let row = |job: &Redrive| {
         let url = subscription_url(topic, name, &format!("/redrives/{}", job.id));
         vec![
-            page::time(job.created_time),
+            text::time(job.created_time),
             html! { a href=(url) id={ "to-" (job.id) } { (job.id) } },
             html! { (job.status.to_string()) @if job.dry_run { " (dry run)" } },
-            html! { (page::number(job.redriven)) " of " (page::number(job.counted)) },
+            html! { (text::number(job.redriven)) " of " (text::number(job.counted)) },
         ]
     };
     let rows: Vec<_> = jobs.iter().map(row).collect();
-    // Those that run are watched together.
-    let runs = jobs.iter().any(|job| job.status == JobStatus::Running);
-    let url = runs.then(|| subscription_url(topic, name, "/redrive"));
-    html! {
-        section id="redrives" hx-get=[url] hx-select="#redrives" hx-target="#redrives" hx-swap="outerHTML"
-            hx-trigger=[runs.then_some("every 2s")] {
+    live_part(
+        "redrives",
+        &html! {
             @if rows.is_empty() { p { "None so far." } }
-            @else { (page::table("Redrives", &["Begun", "Job", "Status", "Sent"], &rows)) }
-        }
-    }
+            @else { (kit::table("Redrives", &[("Begun", "nw"), ("Job", "gr"), ("Status", ""), ("Sent", "n")], &rows)) }
+        },
+    )
 }
 
 #[derive(Deserialize)]
@@ -187,31 +189,29 @@ pub(super) async fn show(
     Query(look): Query<Look>,
 ) -> Answer {
     let job = app.api.redrive_job(&topic, &name, &id).await?;
-    let url = subscription_url(&topic, &name, &format!("/redrives/{}", page::part(&id)));
+    let url = subscription_url(&topic, &name, &format!("/redrives/{}", urls::part(&id)));
     // A job that is over does not change: the page stops asking.
-    // Without that a click anywhere in it would fetch it anew, and clear its boxes.
-    let is_running = job.status == JobStatus::Running;
-    let (polled, trigger) = (is_running.then_some(url.as_str()), is_running.then_some("every 1s"));
+    let live = (job.status == JobStatus::Running).then(|| url.clone());
     let refused = match job.status {
         JobStatus::Completed if !job.dry_run => None,
         _ => probation(&app, &job.target.topic, &job.target.event_subscription).await,
     };
     let body = html! {
-        (page::done(look.done.as_deref()))
-        section id="job" hx-get=[polled] hx-select="#job" hx-target="#job" hx-swap="outerHTML" hx-trigger=[trigger] {
+        (kit::done(look.done.as_deref()))
+        (live_part("job", &html! {
             (progress(&job))
             @if let Some(refused) = &refused { div.problem role="alert" { p { (refused) } } }
             @if app.may_change() { (actions(&app, &url, (&topic, &name), &job, refused.is_some())) }
-        }
+        }))
         p { a href=(subscription_url(&topic, &name, "/redrive")) { "All redrives" } }
     };
     let command = format!(
         "dead-letter redrive --topic {topic} --subscription {name} --follow {}",
         output::word(&id)
     );
-    let above = page::above(&topic, &name);
+    let above = urls::above(&topic, &name);
     let title = if job.dry_run { "Dry run of a redrive" } else { "Redrive" };
-    Ok(app.page(&Frame { tab: Tab::DeadLetters, title, above, command }, &body))
+    Ok(app.live_page(&Frame { tab: Tab::DeadLetters, title, above, command }, live, &body))
 }
 
 fn progress(job: &Redrive) -> Markup {
@@ -227,20 +227,20 @@ fn progress(job: &Redrive) -> Markup {
     html! {
         p role="status" {
             strong { (job.status.to_string()) } ": "
-            @if is_counting { (page::number(counted)) " events counted so far." }
-            @else if job.dry_run { (page::number(counted)) " events would be sent to " code { (target) } "." }
-            @else { (page::number(sent)) " of " (page::number(counted)) " events sent to " code { (target) } "." }
+            @if is_counting { (text::number(counted)) " events counted so far." }
+            @else if job.dry_run { (text::number(counted)) " events would be sent to " code { (target) } "." }
+            @else { (text::number(sent)) " of " (text::number(counted)) " events sent to " code { (target) } "." }
         }
         @if !job.dry_run && counted > 0 {
             label { "Sent " progress max=(counted) value=(sent) { (sent) " of " (counted) } }
         }
         @for (left, what) in left_out {
-            @if left > 0 { p { "Left out: " (page::number(left)) " " (what) "." } }
+            @if left > 0 { p { "Left out: " (text::number(left)) " " (what) "." } }
         }
         @if counted == 0 && job.status == JobStatus::Completed {
-            p.muted { "Dead letters of its last two seconds are left to the next redrive." }
+            p.m { "Dead letters of its last two seconds are left to the next redrive." }
         }
-        @if let Some(problem) = &job.problem { p.bad { (page::visible(problem)) } }
+        @if let Some(problem) = &job.problem { p.bad { (text::prose(problem)) } }
         (chosen_of(job))
     }
 }
@@ -258,7 +258,7 @@ fn chosen_of(job: &Redrive) -> Markup {
         ("createdTime", Some(text(&job.created_time))),
     ];
     let rows = rows.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
-    page::facts(&rows.collect::<Vec<_>>())
+    kit::facts(&rows.collect::<Vec<_>>())
 }
 
 fn actions(app: &App, url: &str, of: (&str, &str), job: &Redrive, is_refused: bool) -> Markup {
@@ -275,12 +275,12 @@ fn actions(app: &App, url: &str, of: (&str, &str), job: &Redrive, is_refused: bo
                             "Send all the same: each event ends at once, as a new dead letter."
                         }
                     }
-                    button name="action" value="send" id="send" { "Send these " (page::number(counted)) @if counted == 1 { " event" } @else { " events" } }
+                    button.pri name="action" value="send" id="send" { "Send these " (text::number(counted)) @if counted == 1 { " event" } @else { " events" } }
                 }
             }
             JobStatus::Running => {
                 form method="post" action={ (url) "/cancel" } {
-                    (app.token()) button.danger id="cancel" { "Cancel" }
+                    (app.token()) button.dng.pri id="cancel" { "Cancel" }
                 }
             }
             JobStatus::Canceled | JobStatus::Failed => {
@@ -292,7 +292,7 @@ fn actions(app: &App, url: &str, of: (&str, &str), job: &Redrive, is_refused: bo
                             "Go on all the same: each event ends at once, as a new dead letter."
                         }
                     }
-                    button id="resume" { "Go on with it" }
+                    button.pri id="resume" { "Go on with it" }
                 }
             }
             JobStatus::Completed => {}
@@ -329,7 +329,7 @@ pub(super) async fn cancel(
     let job = app.api.cancel_redrive(&topic, &name, &id).await?;
     // A job that was over stays as it is.
     let done = if job.status == JobStatus::Canceled { "?done=canceled" } else { "" };
-    let below = format!("/redrives/{}{done}", page::part(&id));
+    let below = format!("/redrives/{}{done}", urls::part(&id));
     Ok(Redirect::to(&subscription_url(&topic, &name, &below)))
 }
 
@@ -353,7 +353,7 @@ pub(super) async fn resume(
         return Err(Misuse(refused).into());
     }
     app.api.resume_redrive(&topic, &name, &id, &ResumeInput::default()).await?;
-    let below = format!("/redrives/{}?done=resumed", page::part(&id));
+    let below = format!("/redrives/{}?done=resumed", urls::part(&id));
     Ok(Redirect::to(&subscription_url(&topic, &name, &below)))
 }
 

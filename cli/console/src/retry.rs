@@ -14,11 +14,14 @@ use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
 use super::App;
+use super::chart::{self, Kind, Mark, Point};
 use super::failure::{self, Answer};
 use super::form::given;
+use super::kit;
 use super::made::{self, Made, is_conflict};
-use super::page::{self, Frame, Names, Tab, subscription_url};
-use super::picture::{self, Kind, Point};
+use super::page::{Frame, Names, Tab};
+use super::text;
+use super::urls::{self, subscription_url};
 use gridpost_ops::{
     attempt_lines::describe_reason,
     output,
@@ -201,7 +204,7 @@ fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, refused: &Marku
         output::word(&answers)
     );
     let title = format!("Retry schedule of {topic}/{name}");
-    let above = page::above(topic, name);
+    let above = urls::above(topic, name);
     app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
 }
 
@@ -216,7 +219,7 @@ fn of_saved(
     match &preview(topic, &subscription.document, Some(policy), answers) {
         Ok(document) => timeline(document),
         Err(misuse) => html! {
-            div.problem role="alert" { @for line in misuse.0.lines() { p { (page::visible(line)) } } }
+            div.problem role="alert" { @for line in misuse.0.lines() { p { (text::prose(line)) } } }
         },
     }
 }
@@ -235,8 +238,7 @@ fn form(app: &App, url: &str, shown: &Shown<'_>, answers: &str) -> Markup {
     let [attempts, time_to_live, steps] = texts(policy);
     let preview = format!("{url}/preview");
     html! {
-        form.row method="post" action=(url) hx-post=(preview) hx-select="#timeline" hx-target="#timeline"
-            hx-swap="outerHTML" hx-trigger="input delay:400ms" {
+        form.row method="post" action=(url) data-preview=(preview) data-parts="timeline" {
             (app.token())
             (made.fields())
             label { "Attempts at most "
@@ -247,33 +249,59 @@ fn form(app: &App, url: &str, shown: &Shown<'_>, answers: &str) -> Markup {
                 input.code name="schedule" placeholder="the profile's" value=(or(&asked.schedule, steps)); }
             label { "The endpoint answers "
                 input.code name="answers" value=(answers) aria-describedby="answers-help"; }
-            button.second formaction=(preview) { "Show" }
-            @if app.may_change() { button { "Save the policy" } }
+            button formaction=(preview) { "Show" }
+            @if app.may_change() { button.pri { "Save the policy" } }
         }
-        p.muted id="answers-help" {
+        p.m id="answers-help" {
             "Answers in order, the last one repeats: 500,408,200, or TimedOut, SocketError, ResolutionError. They are "
-            "not saved." (page::hidden_in(answers))
+            "not saved." (text::hidden_in(answers))
         }
     }
 }
 
-fn timeline(preview: &Preview) -> Markup {
-    let Preview { attempts, end, warnings, .. } = preview;
+/// Shows when an event subscription's attempts come if its endpoint always answers 500, and how that ends.
+pub(super) fn picture(topic: &Topic, subscription: &EventSubscription) -> Markup {
+    match preview(topic, subscription, None, "500") {
+        Ok(preview) => html! {
+            p.sm.m { "If every attempt were answered 500:" }
+            (axis(&preview, Kind::Acc))
+            (ends(&preview))
+        },
+        Err(misuse) => html! { p { (text::visible(&misuse.0)) } },
+    }
+}
+
+fn ends(preview: &Preview) -> Markup {
+    let end = &preview.end;
+    html! {
+        p { "Ends after " strong { (hours(end.at)) } ": " strong { (text::words(&end.reason)) } ", with " (preview.attempts.len()) " attempts. "
+            span.m { "Up to a tenth of each wait is added by chance." } }
+    }
+}
+
+fn axis(preview: &Preview, failed: Kind) -> Markup {
+    let Preview { attempts, end, .. } = preview;
     let point = |attempt: &PreviewedAttempt| {
         let PreviewedAttempt { number, at, response, .. } = attempt;
-        let kind = if response.starts_with('2') { Kind::Delivered } else { Kind::Failed };
+        let kind = if response.starts_with('2') { Kind::Ok } else { failed };
         let told = format!("attempt {number}, answered {response}");
-        Point { at: at.as_secs_f64(), kind, label: number.to_string(), told }
+        Point { at: at.as_secs_f64(), mark: Mark::Dot(kind), label: number.to_string(), told }
     };
     let mut points: Vec<_> = attempts.iter().map(point).collect();
     if end.reason != "Delivered" {
         points.push(Point {
             at: end.at.as_secs_f64(),
-            kind: Kind::End,
+            mark: Mark::End,
             label: "end".to_owned(),
             told: end.reason.clone(),
         });
     }
+    let name = "Attempts by the time since the first one";
+    chart::axis(name, &points)
+}
+
+fn timeline(preview: &Preview) -> Markup {
+    let Preview { attempts, warnings, .. } = preview;
     let row = |attempt: &PreviewedAttempt| {
         vec![
             html! { (attempt.number) },
@@ -284,11 +312,10 @@ fn timeline(preview: &Preview) -> Markup {
     };
     let rows: Vec<_> = attempts.iter().map(row).collect();
     html! {
-        p { "Ends after " strong { (hours(end.at)) } ": " strong { (end.reason) } ", with " (attempts.len()) " attempts. "
-            span.muted { "Up to a tenth of each wait is added by chance." } }
+        (ends(preview))
         @for warning in warnings { p.warn { (warning) } }
-        (picture::timeline("Attempts by the time since the first one", &points))
-        (page::table("Attempts", &["Attempt", "At", "Answer", "Waited for"], &rows))
+        (axis(preview, Kind::Bad))
+        (kit::table("Attempts", &["Attempt", "At", "Answer", "Waited for"], &rows))
     }
 }
 

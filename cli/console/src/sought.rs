@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use gridpost_ops::output::hides;
 
-use super::page::with_query;
+use super::urls::with_query;
 
 /// The field of a search that is about exactly what was given: links of the console itself have it where
 /// a name has such characters.
@@ -80,6 +80,11 @@ fn numbered(text: &str) -> String {
         false => c.to_string(),
     };
     text.chars().map(one).collect()
+}
+
+/// Chooses the dead letters of an event.
+pub(super) fn letters_query(id: &str) -> [(&'static str, &str); 2] {
+    [("event", id), (EXACT, if is_exact(id) { "yes" } else { "" })]
 }
 
 pub(super) fn event_url(topic: &str, id: &str) -> String {

@@ -14,9 +14,10 @@ use super::form::placed::Placed;
 use super::form::view::{Text, View};
 use super::form::{Fields, Posted};
 use super::made::is_conflict;
-use super::page::{Frame, Tab, above_subscription, subscription_url, topic_url};
+use super::page::{Frame, Tab};
 use super::subscription_form::view::{About, sections};
 use super::subscription_form::{arranged, document, fields_of_new, placed};
+use super::urls::{above_subscription, subscription_url, topic_url};
 
 /// The field that has the topic's delivery profile. No member of a document is called so.
 const KIND: &str = "made.profile";
@@ -99,7 +100,7 @@ fn render(
         form.document method="post" action=(url(topic)) novalidate {
             (app.token())
             input type="hidden" name=(KIND) value=(fields.get(KIND));
-            @if app.may_change() { button { "Subscribe it" } }
+            @if app.may_change() { button.pri { "Subscribe it" } }
             (name)
             (all)
             (app.button("Subscribe it", "makes nothing"))

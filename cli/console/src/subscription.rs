@@ -1,137 +1,417 @@
-//! An event subscription: what it is, how its endpoint is, and what can be done about it.
+//! An event subscription: how its endpoint is, what becomes of its events, and what can be done about it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::Redirect;
 use gridpost_api::{
-    health::Health,
+    health::{Health, NewEvents},
+    journal::JournalQuery,
     subscription::{EventSubscription, RotateInput, SigningSecrets},
 };
+use gridpost_core::ledger::{Account, Latencies};
 use gridpost_core::time::Timestamp;
+use gridpost_ops::{
+    attempt_lines::AttemptLine,
+    lookup::wait_is_over,
+    output::{pretty, word},
+    subscription::show,
+};
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::chart::{self, Heat, Kind};
 use super::failure::{self, Answer};
-use super::form::{Agreed, Look, Nothing};
-use super::page::{self, Frame, Names, Tab, subscription_url, with_query};
-use super::{App, keys, topics};
-use gridpost_ops::{
-    output::pretty,
-    subscription::{health, pause, show},
-};
+use super::form::{Agreed, Nothing};
+use super::kit::{self, Icon};
+use super::page::{Frame, Head, Names, Tab, live_part};
+use super::standing::{self, Standing};
+use super::text::{self, number, visible};
+use super::traffic::{self, Scope, Since, SinceQuery, Traffic, sum};
+use super::urls::{self, subscription_url, with_query};
+use super::{App, attempts, keys, retry};
 
-const BELOW: [(&str, &str); 5] = [
-    ("/deliveries", "Failing deliveries"),
-    ("/retry", "Retry schedule"),
-    ("/filter", "Test its filter"),
-    ("/test-event", "Send it a test event"),
-    ("/edit", "Edit its document"),
-];
+/// Newest attempts that are shown.
+const ATTEMPTS_MAX: usize = 20;
 
-const OF_LETTERS: [(&str, &str); 2] =
-    [("/dead-letters", "Dead letters"), ("/redrive", "Redrive dead letters")];
+/// The most steps that the heat map and the bars have: more would be thinner than a pixel on a phone.
+const STEPS_MAX: usize = 84;
+
+/// Links to the pages of one event subscription.
+pub(super) fn tabs(topic: &str, name: &str, on: &str) -> Markup {
+    let below = [
+        ("", "Overview"),
+        ("/deliveries", "Failing deliveries"),
+        ("/dead-letters", "Dead letters"),
+        ("/edit", "Settings"),
+        ("/retry", "Retry policy"),
+        ("/filter", "Filter"),
+    ];
+    let live = with_query("/tail", &[("topic", topic), ("name", name)]);
+    html! {
+        nav.tabs aria-label="Of this event subscription" {
+            ul {
+                @for (path, label) in below {
+                    li { a href=(subscription_url(topic, name, path)) aria-current=[(path == on).then_some("page")] { (label) } }
+                }
+                li { a href=(live) { "Live" } }
+            }
+        }
+    }
+}
 
 pub(super) async fn show(
     State(app): State<App>,
     Path((topic, name)): Names,
-    Query(look): Query<Look>,
+    Query(query): Query<SinceQuery>,
 ) -> Answer {
-    let done = page::done(look.done.as_deref());
-    of_subscription(&app, &topic, &name, &done, None).await
+    of_subscription(&app, &topic, &name, query, None).await
 }
 
 async fn of_subscription(
     app: &App,
     topic: &str,
     name: &str,
-    done: &Markup,
+    query: SinceQuery,
     secrets: Option<&SigningSecrets>,
 ) -> Answer {
-    let (document, health, now) = tokio::join!(
+    let since = query.since();
+    let failed = query.failed.is_some();
+    let now = app.settings.target.now().await?;
+    let scope = Scope { topic: Some(topic), name: Some(name) };
+    let (of_topic, document, health, traffic, newest, hours) = tokio::join!(
+        app.api.topic(topic),
         app.api.subscription(topic, name),
         app.api.health(topic, name),
-        app.settings.target.now()
+        app.traffic(scope, since, now),
+        app.newest((topic, name), failed, ATTEMPTS_MAX, now),
+        app.waiting_by_hour(topic, name, now)
     );
-    let (document, now) = (document?, now?);
+    let document = document?;
     let url = subscription_url(topic, name, "");
-    let keeps_letters = document.properties.settings.dead_letter_destination.is_some();
-    let letters = if keeps_letters { &OF_LETTERS[..] } else { &[] };
+    let traffic = traffic.map(|traffic| traffic.coarser(STEPS_MAX));
+    let counted = traffic.as_ref().ok().map(|traffic| &traffic.total.account);
+    let pairs = [("since", since.value), ("failed", if failed { "yes" } else { "" })];
     let body = html! {
-        (done)
+        (kit::done(query.look.done.as_deref()))
         @if let Some(awaited) = show::awaited(&document.document) {
-            p.warn { (awaited) }
+            (kit::note(Kind::Warn, "It has not consented yet", visible(&awaited), ""))
         }
-        @match &health {
-            Ok(health) => { (health_section(&url, health, now)) (reset_form(app, &url, health)) (pause_form(app, &url, health)) }
-            Err(error) => { (failure::problem("Its endpoint's health could not be read.", error)) }
-        }
-        ul.links {
-            @for (below, what) in BELOW.iter().chain(letters) { li { a href={ (url) (below) } { (what) } } }
-            li { a href=(with_query("/tail", &[("topic", topic), ("name", name)])) { "Live tail" } }
-        }
-        h2 { "Settings" }
-        (page::facts(&show::rows(&document)))
-        details { summary { "The document" } (page::block("The document", &pretty(&document))) }
-        (signing(app, &url, &document, secrets))
-        @if app.may_change() {
-            h2 { "End it" }
-            ul.links { li { a href={ (url) "/delete" } { "Delete this event subscription" } } }
+        (live_part("health", &html! {
+            @match &health {
+                Ok(health) => { (state_note(health, counted, now)) (tiles(&url, health, traffic.as_ref().ok(), now)) }
+                Err(error) => { (failure::problem("Its endpoint's health could not be read.", error)) }
+            }
+        }))
+        div.g.g21 {
+            div {
+                (live_part("traffic", &html! {
+                    @match &traffic {
+                        Ok(traffic) => { (attempts_card(traffic, health.as_ref().ok(), &url, since)) (latency_card(traffic)) }
+                        Err(error) => { (failure::problem("The traffic could not be read.", error)) }
+                    }
+                }))
+                (live_part("attempts", &newest_card(&newest, &url, since, failed)))
+            }
+            div {
+                (live_part("to-do", &html! { @if let Ok(health) = &health { (to_do(app, topic, name, health, counted)) } }))
+                (live_part("hours", &html! { @if let Ok(hours) = &hours { (waiting_card(hours)) } }))
+                @if let Ok(of_topic) = &of_topic {
+                    (kit::card("Retry schedule", html! { a.sm href={ (url) "/retry" } { "Change" } },
+                        retry::picture(of_topic, &document)))
+                }
+                (settings_card(app, &url, &document.document, &kit::facts(&show::rows(&document)), secrets))
+            }
         }
     };
-    let above = page::above_subscription(topic);
-    let command = format!("subscription health --topic {topic} --subscription {name}");
-    let title = format!("{topic}/{name}");
-    Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
+    let pill = html! { @if let Ok(health) = &health { (Standing::of(health, counted).pill()) } };
+    let beside = html! {
+        (live_part("standing", &pill))
+        @let place = show::destination(&document);
+        span.mono.m.sm { (text::soft(&place)) } (kit::copy(&place, "the endpoint"))
+    };
+    let head = Head {
+        beside: Some(beside),
+        actions: Some(actions(app, &url, health.as_ref().ok())),
+        tabs: Some(tabs(topic, name, "")),
+        live: Some(with_query(&url, &pairs)),
+        ..Head::default()
+    };
+    let above = urls::above_subscription(topic);
+    let [topic, shown, since] = [word(topic), word(name), since.value.to_owned()];
+    let command =
+        format!("subscription health --topic {topic} --subscription {shown} --since {since}");
+    Ok(app.page_of(&Frame { tab: Tab::Topics, title: name, above, command }, &head, &body))
 }
 
-fn health_section(url: &str, health: &Health, now: Timestamp) -> Markup {
+/// Buttons that act on it; a read-only console has none that changes something.
+fn actions(app: &App, url: &str, health: Option<&Health>) -> Markup {
+    let waits = health.is_some_and(|health| health.until.is_some());
+    let is_paused = health.is_some_and(|health| health.pause.is_some());
     html! {
-        section id="health" hx-get=(url) hx-select="#health" hx-target="#health" hx-swap="outerHTML"
-            hx-trigger="every 10s" {
-            h2 { "Its endpoint: " (topics::state(health.state)) }
-            (page::facts(&health::rows(health, now)[1..]))
-        }
-    }
-}
-
-fn reset_form(app: &App, url: &str, health: &Health) -> Markup {
-    html! {
-        @if health.until.is_some() && app.may_change() {
-            form method="post" action={ (url) "/reset" } {
-                (app.token())
-                button { "The endpoint is mended: end its waits" }
+        (kit::button(&format!("{url}/test-event"), Some(Icon::Send), "Send test event"))
+        (live_part("acts", &html! {
+            @if app.may_change() && is_paused {
+                (app.act(&format!("{url}/resume"), html! { button.pri { (kit::icon(Icon::Play)) "Resume" } }))
             }
-        }
-    }
-}
-
-/// Shows a pause with the button that ends it, or the form that pauses.
-fn pause_form(app: &App, url: &str, health: &Health) -> Markup {
-    let pause = health.pause.as_ref();
-    html! {
-        @if let Some(pause) = pause {
-            p.warn { "It is paused " (pause::told(pause)) ". Events are matched and held until it is resumed, or until "
-                (page::time(pause.until)) "." }
-        }
-        @if app.may_change() && pause.is_some() {
-            form method="post" action={ (url) "/resume" } {
-                (app.token())
-                button { "Resume it" }
+            @if app.may_change() && waits {
+                @let button = html! { button.pri { (kit::icon(Icon::Check)) "Mark as fixed" } };
+                (app.act(&format!("{url}/reset"), button))
             }
-        } @else if app.may_change() {
-            form method="post" action={ (url) "/pause" } {
-                (app.token())
-                label { "Time-to-live meanwhile "
-                    select name="life" required {
-                        option value="" { "choose" }
-                        option value="stops" { "stands still" }
-                        option value="runs" { "runs" }
-                    }
+        }))
+        // A popover that is replaced closes.
+        @if app.may_change() && !is_paused {
+            button type="button" popovertarget="pause" { (kit::icon(Icon::Pause)) "Pause…" }
+            div.card.in id="pause" popover {
+                h2 { "Pause this event subscription?" }
+                p.m2 { "Events are matched and held until it is resumed. Meanwhile their time-to-live:" }
+                @for (life, label) in [("stops", "Pause, time-to-live stands still"), ("runs", "Pause, time-to-live runs")] {
+                    (app.act(&format!("{url}/pause"), html! {
+                        input type="hidden" name="life" value=(life);
+                        button { (label) }
+                    }))
                 }
-                button.second { "Pause it" }
             }
         }
     }
+}
+
+/// Says in a sentence what its state does to events, and until when.
+fn state_note(health: &Health, counted: Option<&Account>, now: Timestamp) -> Markup {
+    let standing = Standing::of(health, counted);
+    let probes = html! {
+        @if let Some(probe) = health.next_probe {
+            @if probe.delivery.is_some() { " A probe is under way." }
+            @else if wait_is_over(health, now) { " The next delivery probes." }
+            @else { " The next probe is due " (text::time(probe.not_before)) "." }
+        }
+    };
+    let because = html! {
+        (text::counted(health.failures_in_row.into(), "attempt", "attempts in a row")) " failed"
+        @let why = standing::why(health, None);
+        @if !why.0.is_empty() { ", the last with " b { (why) } }
+        @if let Some(since) = health.failing_since { "; the first failed " (text::time(since)) }
+        "."
+    };
+    let (kind, title, told) = match standing {
+        Standing::Healthy => return html! {},
+        Standing::LosesSome => {
+            let told = html! {
+                "They end undelivered (" (standing::why(health, counted)) "), and it has no place for dead letters, or that "
+                "could not be written."
+            };
+            (Kind::Bad, "It loses events for good", told)
+        }
+        Standing::RefusesSome => {
+            let told =
+                html! { "They are kept as dead letters: " (standing::why(health, counted)) "." };
+            (Kind::Warn, "It refuses some events for good", told)
+        }
+        Standing::EndsEvents => {
+            let told = html! {
+                (because) " Until its probation ends each event ends without an attempt: as a dead letter, or lost without "
+                "a dead-letter destination." (probes)
+            };
+            (Kind::Bad, "New events end at once", told)
+        }
+        Standing::Probation | Standing::DelayedDelivery => {
+            let told = html! {
+                (because) " One delivery probes at a time. Events wait until one succeeds, or their time-to-live ends." (probes)
+            };
+            (Kind::Warn, "New events are held back", told)
+        }
+        Standing::Paused => {
+            let told = html! {
+                "Events are matched and held: " (standing::why(health, None)) "."
+                @if let Some(pause) = &health.pause { " The pause ends by itself " (text::time(pause.until)) "." }
+            };
+            (Kind::Mute, "Paused", told)
+        }
+        Standing::NotValidated => {
+            (Kind::Bad, "Its endpoint is not validated", html! { "It gets no events." })
+        }
+        Standing::Expired => {
+            (Kind::Warn, "It gets no events", html! { "It has expired, or is not ready." })
+        }
+        Standing::Recovering => (
+            Kind::Acc,
+            "It recovers",
+            html! { "Attempts are let through, twice as many each second." },
+        ),
+        Standing::Slow => {
+            let why = standing::why(health, None);
+            let told =
+                html! { "Deliveries go to a lane of their own, a few at a time: " (why) "." };
+            (Kind::Warn, "Its endpoint is slow", told)
+        }
+    };
+    kit::note(kind, title, told, "")
+}
+
+fn tiles(url: &str, health: &Health, traffic: Option<&Traffic>, now: Timestamp) -> Markup {
+    let waiting = &health.waiting_deliveries;
+    let waits = health.waiting_events.map_or_else(|| "not known".to_owned(), number);
+    let failed = html! {
+        @if !waiting.is_complete { "more than " }
+        (text::counted(waiting.count as u64, "delivery has failed", "deliveries have failed"))
+    };
+    let kind = if health.waiting_events == Some(0) { Kind::Off } else { Kind::Warn };
+    let spark =
+        traffic.map(|traffic| traffic.waiting_spark(health.waiting_events)).unwrap_or_default();
+    let step =
+        health.delayed_delivery.map(|delayed| format!("delayed delivery, step {}", delayed.step));
+    html! {
+        div.g.gt {
+            (kit::tile_to(&format!("{url}/deliveries"), kind, "Waiting", waits, failed, spark))
+            @if let Some(oldest) = waiting.oldest_publish_time {
+                (kit::tile(None, "Oldest retrying", text::ago(oldest.0, now),
+                    html! { "published " (text::clock(oldest)) }, ""))
+            }
+            @let failures = number(health.failures_in_row.into());
+            (kit::tile(None, "Failures in a row", failures, "delivery is delayed after 10", ""))
+            @if let Some(traffic) = traffic {
+                (traffic::delivered_tile(traffic))
+                (ended_tiles(url, &traffic.total.account))
+            }
+            @if let Some(probe) = health.next_probe {
+                @let due = format!("in {}", text::ago(now, probe.not_before.0));
+                @let due = if wait_is_over(health, now) { "now" } else { &due };
+                (kit::tile(None, "Next probe", due, step.unwrap_or_default(), ""))
+            }
+        }
+    }
+}
+
+/// What ended undelivered: what is lost before what is kept, each with its most frequent reason.
+fn ended_tiles(url: &str, account: &Account) -> Markup {
+    let tile = |label, kind, url: &str, reasons: &BTreeMap<String, u64>| {
+        let events = sum(reasons);
+        let most = reasons.iter().max_by_key(|(_, count)| **count);
+        let note = most.map(|(reason, _)| visible(&text::reason(reason))).unwrap_or_default();
+        kit::tile_to(
+            url,
+            if events > 0 { kind } else { Kind::Off },
+            label,
+            number(events),
+            note,
+            "",
+        )
+    };
+    let letters = format!("{url}/dead-letters");
+    html! {
+        @if sum(&account.dropped) > 0 { (tile("Lost", Kind::Bad, "", &account.dropped)) }
+        (tile("Dead-lettered", Kind::Dead, &letters, &account.dead_lettered))
+    }
+}
+
+fn attempts_card(traffic: &Traffic, health: Option<&Health>, url: &str, since: Since) -> Markup {
+    let series = traffic.attempts();
+    let mut bars = traffic.bars("Delivered events and failed attempts", &series);
+    let steps = |ms: i64| ms as f64 / traffic.step.as_millis() as f64;
+    bars.mark = health
+        .and_then(|health| health.since)
+        .map(|at| steps(at.0.as_millis() - traffic.begins.as_millis()));
+    let body = html! { (bars.legend()) (bars.picture()) (traffic.gaps()) };
+    kit::figure("Attempts", since.choice(url), body, bars.table())
+}
+
+fn latency_card(traffic: &Traffic) -> Markup {
+    let whole = &traffic.total.account.latencies;
+    if whole.events() == 0 {
+        return html! {};
+    }
+    let columns: Vec<Latencies> =
+        traffic.steps.iter().map(|flow| flow.account.latencies.clone()).collect();
+    let (label, begins, step) = ("Time from publish to delivery", traffic.begins, traffic.step);
+    let heat = Heat { label, columns: &columns, begins, step };
+    let beside = html! { span.sm.m { "darker: more events · line: p95" } };
+    let body = html! { (chart::strip(whole)) (heat.picture()) };
+    kit::figure("Publish to delivery", beside, body, heat.table())
+}
+
+fn newest_card(
+    newest: &anyhow::Result<Arc<JournalQuery>>,
+    url: &str,
+    since: Since,
+    failed: bool,
+) -> Markup {
+    let link = |failed: &str| with_query(url, &[("since", since.value), ("failed", failed)]);
+    let on = if failed { "Failed" } else { "All" };
+    let beside = kit::choice("Which attempts", on, &[("All", link("")), ("Failed", link("yes"))]);
+    let body = match newest {
+        Err(error) => {
+            html! { div.in { (failure::problem("The attempts could not be read.", error)) } }
+        }
+        Ok(answer) => html! {
+            @let lines = answer.attempts.iter().flatten().take(ATTEMPTS_MAX).cloned().map(AttemptLine);
+            @let rows: Vec<_> = lines.map(|line| attempts::row(&line, attempts::events(&line))).collect();
+            @if rows.is_empty() { (kit::nothing(Icon::Tail, "No attempt in the last 24 hours", "", "", "")) }
+            @else { (kit::table("Newest attempts", &attempts::head("Event"), &rows)) }
+            @for gap in answer.gaps() { p.in.sm.m { (visible(&gap)) } }
+        },
+    };
+    kit::flush("Newest attempts", beside, body)
+}
+
+/// Says what helps, in the order in which it is done.
+fn to_do(app: &App, topic: &str, name: &str, health: &Health, counted: Option<&Account>) -> Markup {
+    let link = |below: &str, told: &str| {
+        html! { a href=(subscription_url(topic, name, below)) { (told) } }
+    };
+    let mut steps = Vec::new();
+    if matches!(health.new_events, NewEvents::Waits | NewEvents::Ends) {
+        steps.push(html! { "Fix the endpoint: it answers " b { (standing::why(health, None)) } });
+        steps.push(html! {
+            (link("/test-event", "Send a test event")) ", or " (link("/deliveries", "attempt one delivery now"))
+        });
+        steps.push(html! { b { "Mark as fixed" } ": what waits goes out at once, twice as many each second" });
+    }
+    if health.new_events == NewEvents::Held {
+        steps.push(html! { b { "Resume" } " it when its endpoint may get events again" });
+    }
+    if counted.is_some_and(|account| sum(&account.dropped) > 0) {
+        steps.push(html! { (link("/edit", "Give it a place for dead letters")) ", so that no more events are lost" });
+    }
+    if counted.is_some_and(|account| sum(&account.dead_lettered) > 0) {
+        steps.push(html! { (link("/redrive", "Redrive its dead letters")) " once the endpoint takes them" });
+    }
+    let steps = if app.may_change() { &steps[..] } else { &steps[..steps.len().min(1)] };
+    let list = html! {
+        ol.hb {
+            @for (at, step) in (1..).zip(steps) { li { span { (kit::badge(&at.to_string())) " " (step) } } }
+        }
+    };
+    html! { @if !steps.is_empty() { (kit::card("What to do", "", list)) } }
+}
+
+fn waiting_card(hours: &[(Timestamp, u64)]) -> Markup {
+    if hours.is_empty() {
+        return html! {};
+    }
+    let row = |(hour, events): &(Timestamp, u64)| {
+        (Kind::Warn, hour.to_iso_8601()[8..16].replace('T', ". "), *events, None)
+    };
+    let rows: Vec<_> = hours.iter().map(row).collect();
+    let title = "Waiting of the last 24 h, by hour of publish";
+    kit::card(title, html! { span.sm.m { "UTC" } }, chart::breakdown(&rows))
+}
+
+fn settings_card(
+    app: &App,
+    url: &str,
+    document: &EventSubscription,
+    facts: &Markup,
+    secrets: Option<&SigningSecrets>,
+) -> Markup {
+    let body = html! {
+        (facts)
+        details id="document" { summary { "The document" } (kit::json("The document", &pretty(document))) }
+        (signing(app, url, document, secrets))
+        @if app.may_change() { p { a.btn.dng href={ (url) "/delete" } { "Delete event subscription" } } }
+    };
+    kit::card("Settings", html! { a.sm href={ (url) "/edit" } { "Edit" } }, body)
 }
 
 #[derive(Debug, Deserialize)]
@@ -173,36 +453,33 @@ fn signing(
     document: &EventSubscription,
     secrets: Option<&SigningSecrets>,
 ) -> Markup {
-    let is_signed = document.properties.settings.signing.is_some();
+    if document.properties.settings.signing.is_none() {
+        return html! {};
+    }
     html! {
-        @if is_signed {
-            h2 id="signing" { "Signing secret" }
-            @if let Some(secrets) = secrets {
-                dl.facts {
-                    div { dt { "secret" } dd { code { (secrets.secret.expose()) } } }
-                    div { dt { "previous secret" } dd { code { (secrets.previous_secret.as_ref().map_or("-", |secret| secret.expose())) } } }
-                    div { dt { "valid until" } dd { (page::time(secrets.previous_secret_valid_until)) } }
-                }
-            }
-            @if app.may_change() {
-                form method="post" action={ (url) "/secrets#signing" } {
-                    (app.token())
-                    button.second { "Show the secrets" }
-                }
-                details {
-                    summary { "Make a new secret" }
-                    form method="post" action={ (url) "/secrets/rotate#signing" } {
-                        (app.token())
-                        label.check {
-                            input type="checkbox" name="agreed" value="yes" required;
-                            "Requests carry signatures by both secrets for a while, then by the new one alone."
-                        }
-                        button.danger { "Make a new secret" }
+        h2 id="signing" { "Signing secret" }
+        @if let Some(secrets) = secrets {
+            @let previous = secrets.previous_secret.as_ref().map_or("-", |secret| secret.expose());
+            (kit::kv(&[
+                ("secret", html! { code { (secrets.secret.expose()) } }),
+                ("previous secret", html! { code { (previous) } }),
+                ("valid until", text::time(secrets.previous_secret_valid_until)),
+            ]))
+        }
+        @if app.may_change() {
+            (app.act(&format!("{url}/secrets#signing"), html! { button { "Show the secrets" } }))
+            details {
+                summary { "Make a new secret" }
+                (app.act(&format!("{url}/secrets/rotate#signing"), html! {
+                    label.check {
+                        input type="checkbox" name="agreed" value="yes" required;
+                        "Requests carry signatures by both secrets for a while, then by the new one alone."
                     }
-                }
-            } @else {
-                p.muted { "This console is read-only: it shows no secrets." }
+                    button.dng.pri { "Make a new secret" }
+                }))
             }
+        } @else {
+            p.m { "This console is read-only: it shows no secrets." }
         }
     }
 }
@@ -213,7 +490,7 @@ pub(super) async fn reveal_secrets(
     Form(Nothing {}): Form<Nothing>,
 ) -> Answer {
     let secrets = app.api.signing_secrets(&topic, &name).await?;
-    of_subscription(&app, &topic, &name, &html! {}, Some(&secrets)).await
+    of_subscription(&app, &topic, &name, SinceQuery::default(), Some(&secrets)).await
 }
 
 pub(super) async fn rotate_secret(
@@ -223,7 +500,7 @@ pub(super) async fn rotate_secret(
 ) -> Answer {
     form.check()?;
     let secrets = app.api.rotate_signing_secret(&topic, &name, &RotateInput::default()).await?;
-    let page = of_subscription(&app, &topic, &name, &html! {}, Some(&secrets)).await;
+    let page = of_subscription(&app, &topic, &name, SinceQuery::default(), Some(&secrets)).await;
     let previous = secrets.previous_secret.as_ref().map(|secret| secret.expose());
     let shown = [("secret", Some(secrets.secret.expose())), ("previous secret", previous)];
     Ok(page.unwrap_or_else(|_| keys::alone("The secret is replaced", &shown)))

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     form::{Fields, FormAction, Posted, meant, placed::Placed, written},
-    page,
+    text,
 };
 use gridpost_ops::failure::Refusal;
 
@@ -59,7 +59,7 @@ pub(super) fn fields_of(document: &impl Serialize) -> Fields {
 fn show(setting: &Setting, path: &str, document: &Document, fields: &mut Fields) {
     let texts = document.texts(path);
     let is_plain = |text: &String| {
-        !text.starts_with('"') && text.lines().all(|line| page::visible(line) == line)
+        !text.starts_with('"') && text.lines().all(|line| text::visible(line) == line)
     };
     let given = texts.iter().filter(|text| !text.is_empty());
     let text = match setting.kind {

@@ -1,24 +1,35 @@
 //! Attempts as they are made, by server-sent events from what `gridpost tail` reads.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, Stream};
+use gridpost_api::schema::Time;
+use gridpost_core::journal::EntryKind;
 use gridpost_core::time::Timestamp;
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::App;
-use super::failure::Answer;
+use super::attempts;
+use super::chart::{self, Bars, Kind};
+use super::event::choose_topic;
+use super::failure::{self, Answer};
 use super::form::given;
-use super::page::{self, Frame, Tab, subscription_url, with_query};
+use super::kit::{self, Icon};
+use super::live::Part;
+use super::page::{self, Frame, Head, Tab};
 use super::sought::LeftOut;
+use super::text;
+use super::traffic::{Scope, Since};
+use super::urls::{subscription_url, with_query};
 use gridpost_ops::{
     attempt_lines::AttemptLine,
     failure::chain,
@@ -39,9 +50,11 @@ const CAUGHT_UP_MAX: usize = 400;
 /// from there.
 const MOVED_MS: i64 = 60_000;
 
-const IDS_TOLD: usize = 3;
-
 const FIRST_MAX: usize = 100;
+
+/// The part of the page that shows the rate, and how often it is drawn.
+const RATE: &str = "rate";
+const RATE_EVERY: Duration = Duration::from_secs(15);
 
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(super) struct TailQuery {
@@ -66,6 +79,11 @@ impl TailQuery {
         Filter { topic, name, outcome: Vec::new(), failed: self.failed.is_some() }
     }
 
+    fn is_narrow(&self) -> bool {
+        let Filter { topic, name, failed, .. } = self.filter();
+        topic.is_some() || name.is_some() || failed
+    }
+
     fn pairs(&self) -> Vec<(&'static str, &str)> {
         let all = [("topic", &self.topic), ("name", &self.name), ("failed", &self.failed)];
         all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
@@ -73,29 +91,11 @@ impl TailQuery {
 
     fn command(&self) -> String {
         let Filter { topic, name, failed, .. } = self.filter();
-        let mut command = "tail --since 10m".to_owned();
-        for (flag, value) in [("topic", topic), ("name", name)] {
-            if let Some(value) = value {
-                command.push_str(&format!(" --{flag} {}", output::word(&value)));
-            }
-        }
-        if failed {
-            command.push_str(" --failed");
-        }
-        command
-    }
-}
-
-/// Describes a line, with the ids of its events as far as they are logged.
-fn told(line: &AttemptLine) -> String {
-    let ids = &line.event_ids;
-    let more = if ids.len() > IDS_TOLD { ", …" } else { "" };
-    match ids.is_empty() {
-        true => line.describe(),
-        false => {
-            let ids = ids[..ids.len().min(IDS_TOLD)].join(", ");
-            format!("{} [{ids}{more}]", line.describe())
-        }
+        let flag = |flag: &str, value: Option<String>| {
+            value.map_or(String::new(), |value| format!(" --{flag} {}", output::word(&value)))
+        };
+        let failed = if failed { " --failed" } else { "" };
+        format!("tail --since 10m{}{}{failed}", flag("topic", topic), flag("name", name))
     }
 }
 
@@ -105,31 +105,59 @@ fn id(line: &AttemptLine) -> String {
     hash[..10].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A line as the script gets it; its texts are shown as texts.
+/// A row as the script gets it.
 #[derive(Serialize)]
 struct Entry {
     id: String,
     at: i64,
-    time: String,
-    subscription: String,
-    url: String,
-    number: String,
-    told: String,
-    good: bool,
+    html: String,
 }
 
 impl Entry {
     fn of(line: &AttemptLine) -> Self {
-        Self {
-            id: id(line),
-            at: line.time.0.as_millis(),
-            time: line.time.to_string(),
-            subscription: line.subscription(),
-            url: subscription_url(&line.topic, &line.event_subscription, ""),
-            number: line.label(),
-            told: page::visible(&told(line)),
-            good: line.outcome.as_deref() == Some("Delivered"),
-        }
+        let (id, at) = (format!("line-{}", id(line)), line.time.0.as_millis());
+        let html = row(line, &id).into_string();
+        Self { id, at, html }
+    }
+
+    /// What is not shown, at its time.
+    fn gap(at: i64, told: &Markup) -> Self {
+        let id = format!("gap-{at}");
+        let html = html! { tr id=(id) data-at=(at) { td colspan=(HEAD.len()) { (told) } } };
+        Self { id, at, html: html.into_string() }
+    }
+}
+
+const HEAD: [(&str, &str); 7] = [
+    ("Time", "nw"),
+    ("Event subscription", "nw"),
+    ("#", "n"),
+    ("Answer", ""),
+    ("Took", "n nw"),
+    ("Events", ""),
+    ("What follows", "gr"),
+];
+
+/// What became of an attempt: what the script shows or hides.
+const CHIPS: [(&str, &str, Kind); 3] =
+    [("ok", "Delivered", Kind::Ok), ("again", "Retried", Kind::Warn), ("end", "Ended", Kind::Dead)];
+
+fn chip(line: &AttemptLine) -> &'static str {
+    match line.kind {
+        EntryKind::Success | EntryKind::LateSuccess => "ok",
+        EntryKind::Failure if line.reason.is_none() => "again",
+        _ => "end",
+    }
+}
+
+/// An attempt or an end.
+fn row(line: &AttemptLine, id: &str) -> Markup {
+    let url = subscription_url(&line.topic, &line.event_subscription, "");
+    let name = html! { a.cut href=(url) title=(line.subscription()) { (line.subscription()) } };
+    let mut cells = attempts::row(line, name);
+    cells.insert(5, attempts::events(line));
+    html! {
+        tr id=(id) data-at=(line.time.0.as_millis()) data-chip=(chip(line)) { (kit::cells(&HEAD, &cells)) }
     }
 }
 
@@ -144,61 +172,120 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
     let left_out = query.clean();
     let begin = app.settings.target.ago(SINCE).await?;
     let mut follower = Follower::of(app.tail_journal.clone(), query.filter(), begin);
-    let CaughtUp { lines, .. } = follower.catch_up(FIRST_MAX).await?;
-    let first: Vec<_> = lines.iter().rev().take(FIRST_MAX).map(Entry::of).collect();
-    let body = html! {
-        (form(&query, &left_out))
-        p { span id="tail-state" role="status" { "Reload the page for what is new." } " "
-            button.second type="button" id="tail-pause" hidden { "Pause" } }
-        @if first.is_empty() {
-            p.muted id="tail-empty" { "Nothing was attempted in the last 10 minutes. Publish an event, and it shows here." }
+    let CaughtUp { mut lines, begins_ms } = follower.catch_up(FIRST_MAX).await?;
+    let rate = rate(&app, &query).await;
+    let older = lines.len().saturating_sub(FIRST_MAX);
+    lines.drain(..older);
+    let first = lines.first().map(|line| line.time.0.as_millis());
+    let begins_ms = if older > 0 { first } else { begins_ms };
+    let gap = begins_ms
+        .map(|at| Entry::gap(at - 1, &html! { "What was attempted before is not shown." }));
+    let entries = lines.iter().rev().map(Entry::of).chain(gap);
+    let rows: Vec<_> = entries.map(|entry| PreEscaped(entry.html)).collect();
+    let table = html! {
+        @if lines.is_empty() {
+            div id="tail-empty" {
+                (kit::nothing(Icon::Tail, "Waiting for attempts", html! {
+                    "Nothing was attempted in the last 10 minutes"
+                    @if query.is_narrow() { " of what is chosen" } ". Publish an event, and it shows here."
+                }, "", ""))
+            }
         }
-        ol.live data-stream=(with_query("/tail/stream", &query.pairs())) data-from=(follower.position_ms())
-            aria-label="Attempts, the newest first" {
-            @for one in &first { (item(one)) }
+        div.scroll id="table-tail" role="region" aria-labelledby="caption-tail" tabindex="0" {
+            table.st.feed {
+                caption id="caption-tail" { "Attempts, the newest first" }
+                (kit::heads(&HEAD))
+                tbody data-stream=(with_query("/tail/stream", &query.pairs())) data-from=(follower.position_ms()) {
+                    @for row in rows { (row) }
+                }
+            }
+        }
+        footer.sm.m {
+            "The newest 500 are kept here. On AWS, attempts that succeed at once are logged only where "
+            code { "log_successful_attempts" } " is set."
+            @for gap in &follower.gaps { " The journal: " (text::sentence(gap)) "." }
         }
     };
+    let filters = filters(&app, &query).await;
+    let rate = page::live_part(RATE, &rate);
+    let body = html! { (filters) (left_out.notes()) (rate) (kit::flush("", "", table)) };
     let command = query.command();
     let frame = Frame { tab: Tab::Tail, title: "Live tail", above: Vec::new(), command };
-    Ok(app.page(&frame, &body))
+    let state =
+        html! { span.m.sm id="tail-state" role="status" { "Reload the page for what is new" } };
+    let pause = html! { button type="button" id="tail-pause" hidden { "Pause" } };
+    let head = Head { beside: Some(state), actions: Some(pause), ..Head::default() };
+    Ok(app.page_of(&frame, &head, &body))
 }
 
-fn item(one: &Entry) -> Markup {
-    let class = if one.good { "good" } else { "bad" };
-    html! {
-        li id={ "line-" (one.id) } data-at=(one.at) {
-            (page::time_or_text(&one.time)) " "
-            a href=(one.url) { (one.subscription) } " "
-            (one.number) " " span class=(class) { (one.told) }
-        }
+/// Draws how many attempts there were in each of the last minutes.
+async fn rate(app: &App, query: &TailQuery) -> Markup {
+    // On AWS it is a query of its own every minute, which attempts would wait for.
+    if !app.settings.target.is_dev() {
+        return html! {};
     }
+    let Filter { topic, name, .. } = query.filter();
+    let scope = Scope { topic: topic.as_deref(), name: name.as_deref() };
+    let traffic = match app.settings.target.now().await {
+        Ok(now) => app.traffic(scope, Since::QUARTER_HOUR, now).await,
+        Err(error) => Err(error),
+    };
+    let traffic = match traffic {
+        Ok(traffic) => traffic,
+        Err(error) => return failure::problem("The rate of attempts is not known.", &error),
+    };
+    let series = traffic.attempts();
+    let label = "Attempts a minute, the last 15 minutes";
+    let bars = Bars { low: true, ..traffic.bars(label, &series) };
+    kit::card(label, bars.legend(), bars.picture())
 }
 
-fn form(query: &TailQuery, left_out: &LeftOut) -> Markup {
+/// What is asked for, and what the page shows of it.
+async fn filters(app: &App, query: &TailQuery) -> Markup {
+    let (topic, name) =
+        (given(query.topic.as_ref()), given(query.name.as_ref()).unwrap_or_default());
+    // What can't be read is no list: then there are fields.
+    let topics = app.api.topics_page(None).await.ok();
+    let subscriptions = match &topic {
+        Some(topic) => app.api.subscriptions_page(topic, None).await.ok(),
+        None => None,
+    };
+    let names = subscriptions.filter(|page| page.next.is_none()).map(|page| page.items);
+    let names: Option<Vec<_>> =
+        names.as_ref().map(|all| all.iter().map(|one| one.name.as_str()).collect());
     html! {
-        form.row method="get" action="/tail" role="search" aria-label="Which attempts" {
-            label { "Topic " input name="topic" value=(query.topic.as_deref().unwrap_or_default()); }
-            label { "Event subscription of it " input name="name" value=(query.name.as_deref().unwrap_or_default()); }
+        form.row method="get" action="/tail" role="search" aria-label="Which attempts" data-choose {
+            (choose_topic(topics.as_ref(), topic.as_deref(), "All topics"))
+            (kit::names("name", "Event subscription", "All event subscriptions", names.as_deref(), &name))
             label.check { input type="checkbox" name="failed" value="yes" checked[query.failed.is_some()]; "Only failures" }
-            button.second { "Follow" }
+            button { "Follow" }
+            span.row.script id="tail-filters" {
+                input type="search" id="tail-words" aria-label="Only lines with these words"
+                    placeholder="Event id, response…";
+                @for (chip, name, kind) in CHIPS {
+                    button.chip type="button" data-only=(chip) aria-pressed="true" {
+                        (chart::dot(kind)) (name) " " span.n.m {}
+                    }
+                }
+            }
         }
-        (left_out.notes())
-        p.muted { "On AWS, attempts that succeed at once are logged only where log_successful_attempts is set." }
     }
 }
 
 /// The state of a stream between two looks.
 struct Following {
+    app: App,
+    query: TailQuery,
+    /// When the rate was drawn, which is sent again from time to time.
+    rated: Instant,
     follower: Follower,
-    /// Where it began, if that is later than where the page left.
-    began_ms: Option<i64>,
+    /// What the page was away for and does not show; it is told first.
+    gap: Option<Entry>,
     /// Read, and not sent yet; the oldest last.
     lines: Vec<AttemptLine>,
-    left_ms: i64,
     /// How far the page knows that it has come.
     told_ms: i64,
     is_over: bool,
-    has_looked: bool,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -237,15 +324,20 @@ async fn following(
     let earliest = target.ago(LEFT_MAX).await?;
     let wanted_ms = position.unwrap_or(now.as_millis()).clamp(0, now.as_millis());
     let from = wanted_ms.max(earliest.as_millis());
-    let follower = Follower::resumed(app.tail_journal.clone(), query.filter(), from);
+    let mut follower = Follower::resumed(app.tail_journal.clone(), query.filter(), from);
+    let CaughtUp { mut lines, begins_ms } = follower.catch_up(CAUGHT_UP_MAX).await?;
+    lines.reverse();
+    let begins_ms = begins_ms.or(Some(from).filter(|from| *from > wanted_ms));
+    let gap = begins_ms.map(|begins_ms| Entry::gap(wanted_ms, &left_out(wanted_ms, begins_ms)));
     Ok(Following {
+        app: std::sync::Arc::clone(app),
+        query: query.clone(),
+        rated: Instant::now(),
         follower,
-        began_ms: Some(from).filter(|from| *from > wanted_ms),
-        lines: Vec::new(),
-        left_ms: wanted_ms,
+        gap,
+        lines,
         told_ms: wanted_ms,
         is_over: false,
-        has_looked: false,
         _permit: permit,
     })
 }
@@ -263,9 +355,16 @@ fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>>
             if let Some(event) = following.next() {
                 return Some((Ok(event), following));
             }
-            match following.look().await {
-                Ok(Some(gap)) => return Some((Ok(event("gap", &gap)), following)),
-                Ok(None) => {}
+            if following.rated.elapsed() >= RATE_EVERY {
+                following.rated = Instant::now();
+                let html = page::live_part(RATE, &rate(&following.app, &following.query).await);
+                let part = Part { id: RATE, html: &html.into_string() };
+                return Some((Ok(event("part", &part)), following));
+            }
+            // On AWS, a look may be a call of the account's logs, whose rate is small.
+            sleep(POLL).await;
+            match following.follower.look().await {
+                Ok(lines) => following.lines = lines.into_iter().rev().collect(),
                 Err(error) => {
                     following.is_over = true;
                     return Some((Ok(event("problem", &chain(&error))), following));
@@ -276,9 +375,11 @@ fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>>
 }
 
 impl Following {
-    /// Returns what is known and not sent yet: an attempt, or how far the stream has come without
-    /// one.
+    /// Returns what is known and not sent yet: a gap, an attempt, or how far the stream has come without one.
     fn next(&mut self) -> Option<Event> {
+        if let Some(gap) = self.gap.take() {
+            return Some(event("gap", &gap));
+        }
         if let Some(line) = self.lines.pop() {
             let at_ms = line.time.0.as_millis();
             self.told_ms = self.told_ms.max(at_ms);
@@ -291,46 +392,49 @@ impl Following {
         self.told_ms = position_ms;
         Some(Event::default().event("position").id(position_ms.to_string()).data("{}"))
     }
-
-    /// Looks for what is new. The first look catches up, and may have something left out.
-    async fn look(&mut self) -> anyhow::Result<Option<String>> {
-        let (mut lines, gap) = match std::mem::replace(&mut self.has_looked, true) {
-            false => {
-                let CaughtUp { lines, begins_ms } = self.follower.catch_up(CAUGHT_UP_MAX).await?;
-                let begins_ms = begins_ms.or(self.began_ms);
-                (lines, begins_ms.map(|begins_ms| left_out(self.left_ms, begins_ms)))
-            }
-            // On AWS, a look may be a call of the account's logs, whose rate is small.
-            true => {
-                sleep(POLL).await;
-                (self.follower.look().await?, None)
-            }
-        };
-        lines.reverse();
-        self.lines = lines;
-        Ok(gap)
-    }
 }
 
 /// Says what a page that was left does not show.
-fn left_out(left_ms: i64, begins_ms: i64) -> String {
+fn left_out(left_ms: i64, begins_ms: i64) -> Markup {
     let [left, begins] =
-        [left_ms, begins_ms].map(|at_ms| Timestamp::from_millis(at_ms).to_iso_8601());
-    format!(
-        "The page was away: what was attempted from {left} to {begins} is not shown. `gridpost tail --since` and \
-         `gridpost explain` read it."
-    )
+        [left_ms, begins_ms].map(|at_ms| text::clock(Time(Timestamp::from_millis(at_ms))));
+    html! {
+        "The page was away: what was attempted from " (left) " to " (begins) " is not shown. " code { "gridpost tail --since" }
+        " and " code { "gridpost explain" } " read it."
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use gridpost_ops::testkit::documents;
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
     fn what_is_left_out_is_told_by_its_times() {
-        let told = left_out(0, 60_000);
-        for part in ["1970-01-01T00:00:00.000Z", "1970-01-01T00:01:00.000Z", "tail --since"] {
-            assert!(told.contains(part), "{part} is not in {told}");
+        let gap = Entry::gap(0, &left_out(0, 60_000));
+        let times = ["1970-01-01T00:00:00.000Z\"", "1970-01-01 00:01:00.000 UTC"];
+        for part in times.into_iter().chain(["tail --since", "data-at=\"0\""]) {
+            assert!(gap.html.contains(part), "{part} is not in {}", gap.html);
+        }
+    }
+
+    #[test]
+    fn a_line_has_the_chip_of_what_became_of_it() {
+        let chip = |patch: &Value| {
+            let entry = serde_json::from_value(documents::journal_entry(patch));
+            chip(&AttemptLine(entry.expect("an entry")))
+        };
+        for (patch, want) in [
+            (json!({"kind": "Success"}), "ok"),
+            (json!({"kind": "LateSuccess"}), "ok"),
+            (json!({"due": "2026-01-01T00:00:00Z"}), "again"),
+            (json!({"reason": "R"}), "end"),
+            (json!({"kind": "DeadLettered"}), "end"),
+            (json!({"kind": "SuccessAfterEnd"}), "end"),
+        ] {
+            assert_eq!(chip(&patch), want, "{patch}");
         }
     }
 }

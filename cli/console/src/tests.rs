@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::Form;
-use axum::body::to_bytes;
+use axum::body::{Bytes, to_bytes};
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use super::guard::Guard;
+use super::page::live_parts;
 use super::{
     App, Settings, Shared, TAIL_DOLLARS_MAX, delivery, edit, edit_json, edit_topic, ledger,
-    letters, overview, publish, purge, redrive, retry, subscribe, subscription, tail, topics,
+    letters, live, overview, publish, purge, redrive, retry, subscribe, subscription, tail, topics,
     waiting,
 };
 use gridpost_ops::{
@@ -38,7 +39,7 @@ async fn console_of(fake: FakeApi) -> (App, FakeApi) {
     let arguments = TargetArguments { manage_url: url, ..TargetArguments::default() };
     let target = arguments.resolve().expect("a deployment");
     let api = target.manage_api().await.expect("an API");
-    let tail_journal = Journal::hourly(api.clone(), TAIL_DOLLARS_MAX);
+    let journal = Journal::hourly(api.clone(), TAIL_DOLLARS_MAX);
     let settings = Settings {
         target,
         name: "test".to_owned(),
@@ -47,8 +48,20 @@ async fn console_of(fake: FakeApi) -> (App, FakeApi) {
         port: 7071,
     };
     let (guard, _) = Guard::new(7071, false);
-    let tails = Arc::new(Semaphore::new(1));
-    (Arc::new(Shared { settings, api: api.api, guard, tails, tail_journal }), fake)
+    let (lives, tails) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(1)));
+    (
+        Arc::new(Shared {
+            settings,
+            api: api.api,
+            guard,
+            lives,
+            tails,
+            journal: journal.clone(),
+            tail_journal: journal,
+            answers: crate::traffic::Answers::default(),
+        }),
+        fake,
+    )
 }
 
 fn pairs(fields: &[(&str, &str)]) -> Form<Vec<(String, String)>> {
@@ -68,7 +81,7 @@ async fn shows(answer: impl IntoResponse, status: u16, parts: &[&str]) {
     let body = to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
     let text = String::from_utf8_lossy(&body);
     assert_eq!(is, status, "{text}");
-    for part in [&["role=\"alert\"", "<form", "Nothing was"], parts].concat() {
+    for part in [&["role=\"alert\"", "name=\"csrf\"", "Nothing was"], parts].concat() {
         assert!(text.contains(part), "`{part}` is not in {text}");
     }
 }
@@ -227,7 +240,7 @@ async fn what_was_typed_is_told_where_the_destination_has_another_type_by_now() 
     let answer = edit::save(State(app), names(), pairs(&typed)).await.into_response();
     let page = to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
     let page = String::from_utf8_lossy(&page);
-    let (told, form) = page.split_once("<form").expect("a form");
+    let (told, form) = page.split_once("<form class=\"document\"").expect("a form");
     for part in ["the form below lacks", "https://e.example/typed", ":orders"] {
         assert!(told.contains(part), "`{part}` is not in {told}");
     }
@@ -246,7 +259,7 @@ fn query<T: DeserializeOwned>(fields: Value) -> Query<T> {
 #[tokio::test]
 async fn a_page_is_shown_before_all_that_it_has_is_there() {
     let (app, _fake) = console_of(FakeApi::together(("GET /topics", 2), &[]).await).await;
-    let overview = overview::show(State(app.clone()), query(json!({}))).await;
+    let overview = overview::show(State(app.clone()), HeaderMap::new(), query(json!({}))).await;
     let ledger = ledger::show(State(app), query(json!({"since": "1h"}))).await;
     for (answer, title) in [(overview, "<h1>Overview</h1>"), (ledger, "<h1>Ledger</h1>")] {
         let answer = answer.into_response();
@@ -280,8 +293,10 @@ async fn a_page_reads_up_to_a_limit_and_says_what_it_leaves_out() {
     let healthy = documents::health(&json!({"waitingDeliveries": {"count": 1}}));
     let health = |at: usize| json!({"name": format!("s-{at}"), "health": healthy});
     let (app, _fake) = crowded("healths", health).await;
-    let page = text(overview::show(State(app), query(json!({"part": "health"}))).await).await;
-    for part in ["Only the first 1\u{202f}000", "more than 1\u{202f}000</strong>"] {
+    let page =
+        text(overview::show(State(app), HeaderMap::new(), query(json!({"part": "health"}))).await)
+            .await;
+    for part in ["Only the first 1\u{202f}000", "more than 1\u{202f}000 deliveries"] {
         assert!(page.contains(part), "`{part}` is not in {page}");
     }
     let of = |at: usize| documents::subscription(&format!("s-{at}"), &json!({}));
@@ -313,9 +328,8 @@ async fn an_attempt_is_offered_while_a_delivery_waits() {
         let of = ["orders", "billing", "d-1"].map(str::to_owned);
         let answer = delivery::show(State(app), Path(of.into()), query(json!({}))).await;
         let page = answer.expect("a page").into_string();
-        let refreshed = page.split("<section id=\"delivery\"").nth(1).expect("a section");
-        let refreshed = refreshed.split("</section>").next().unwrap_or_default();
-        assert_eq!(refreshed.contains("Attempt it now"), is_offered, "{status}: {page}");
+        let refreshed = live_parts(&page).iter().any(|(_, part)| part.contains("Attempt now"));
+        assert_eq!(refreshed, is_offered, "{status}: {page}");
     }
 }
 
@@ -344,7 +358,7 @@ async fn what_can_be_read_is_shown_and_the_rest_says_what_is_missing() {
     };
     let look = || query(json!({}));
     let table = [
-        ("GET /topics?", 429, "/", "<code>GET /topics</code>", "poison queue"),
+        ("GET /topics?", 429, "/", "<code>GET /topics</code>", "Poison queue"),
         (HEALTHS, 429, "/", "for 1: orders", "slow down"),
         (HEALTHS, 403, "/", "/topics/*/healths", "execute-api:Invoke"),
         (HEALTHS, 429, "topic", "slow down", "orders/subscriptions/billing"),
@@ -355,10 +369,14 @@ async fn what_can_be_read_is_shown_and_the_rest_says_what_is_missing() {
     for (missing, status, page, problem, rest) in table {
         let (app, _fake) = console(&rows(missing, status)).await;
         let answer = match page {
-            "/" => overview::show(State(app), query(json!({}))).await.into_response(),
+            "/" => {
+                overview::show(State(app), HeaderMap::new(), query(json!({}))).await.into_response()
+            }
             "topic" => topics::show(State(app), topic(), look()).await.into_response(),
-            "one" => subscription::show(State(app), names(), look()).await.into_response(),
-            _ => waiting::show(State(app), look()).await.into_response(),
+            "one" => {
+                subscription::show(State(app), names(), query(json!({}))).await.into_response()
+            }
+            _ => waiting::show(State(app), query(json!({}))).await.into_response(),
         };
         assert_eq!(answer.status(), 200, "{missing}");
         let page = text(answer).await;
@@ -403,6 +421,32 @@ async fn nothing_is_redriven_into_a_probation_that_ends_events() {
     assert_eq!(begun.status(), 303);
 }
 
+/// A page that is live sends what has changed; one that is none ends the stream, so that no browser asks again.
+#[tokio::test(start_paused = true)]
+async fn a_stream_has_the_parts_of_its_page_and_ends_where_nothing_changes() {
+    let orders = documents::topic("orders", &json!({}));
+    let rows = [("GET /topics", 200, json!({"value": [orders]}))];
+    let (app, _fake) = console(&rows).await;
+    let stream = async |page: &str| {
+        let answer = live::stream(State(app.clone()), query(json!({"page": page}))).await;
+        let frames = answer.into_body().into_data_stream().take(9);
+        let text = |frame: Result<Bytes, _>| {
+            String::from_utf8_lossy(&frame.expect("a frame")).into_owned()
+        };
+        frames.map(text).collect::<Vec<String>>().await.concat()
+    };
+    let sent = stream("/").await;
+    for part in ["event: now", "event: part", "Not everything could be read"] {
+        assert!(sent.contains(part), "`{part}` is not in {sent}");
+    }
+    assert!(stream("/cost?events=x").await.contains("event: problem"));
+    assert!(stream("/topics").await.contains("event: over"));
+    for elsewhere in ["//evil.example/", "/live?page=/", "/sign-in?token=x"] {
+        let sent = stream(elsewhere).await;
+        assert!(!sent.contains("event: part") && !sent.contains("event: now"), "{sent}");
+    }
+}
+
 /// Each live tail reads the log: there are only so many. A script can't read why a stream is refused.
 #[tokio::test]
 async fn what_keeps_the_live_tail_from_streaming_is_told_in_the_stream() {
@@ -421,7 +465,7 @@ async fn a_live_tail_that_costs_too_much_ends_and_says_when_it_may_go_on() {
         documents::journal_query(&json!({"status": status, "dollars": dollars, "attempts": []}))
     };
     let rows = [
-        ("\"maxDollars\":0.05}", 200, answer("Succeeded", 0.05)),
+        ("\"maxDollars\":0.02}", 200, answer("Succeeded", 0.02)),
         ("\"maxDollars\":0.0}", 202, answer("TooDear", 0.01)),
     ];
     let (app, _fake) = console_of(FakeApi::naming(&rows).await).await;

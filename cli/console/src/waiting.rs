@@ -14,10 +14,12 @@ use gridpost_api::{
 use maud::{Markup, html};
 
 use super::App;
-use super::delivery::outcome;
 use super::failure::{self, Answer};
 use super::form::{Look, agreed, given};
-use super::page::{self, Frame, Tab, subscription_url};
+use super::kit;
+use super::page::{Frame, Tab};
+use super::text;
+use super::urls::subscription_url;
 use gridpost_ops::{
     failure::{Misuse, chain},
     output::or_dash,
@@ -33,15 +35,15 @@ pub(super) async fn show(State(app): State<App>, Query(look): Query<Look>) -> An
         app.api.poison(POISON_TOP)
     );
     let body = html! {
-        (page::done(look.done.as_deref()))
+        (kit::done(look.done.as_deref()))
         h2 id="parked" { "Parked deliveries" }
-        p.muted { "Their next attempt is so far away that a table keeps them. They come back by themselves." }
+        p.m { "Their next attempt is so far away that a table keeps them. They come back by themselves." }
         @match &parked {
             Ok(parked) => { (parked_section(&app, parked)) }
             Err(error) => { (failure::problem("", error)) }
         }
         h2 id="poison" { "Poison queue" }
-        p.muted { "What Gridpost's own code could not read or settle. It should be empty." }
+        p.m { "What Gridpost's own code could not read or settle. It should be empty." }
         @match &poison {
             Ok(list) => { (poison_section(&app, list)) }
             Err(error) => { (failure::problem("", error)) }
@@ -66,46 +68,53 @@ fn parked_section(app: &App, parked: &Page<Parked>) -> Markup {
             }
         };
         let url = subscription_url(topic, name, &format!("/deliveries/{id}"));
-        let count = |of: fn(&WaitingDelivery) -> u64| html! { (or_dash(delivery.map(of).map(page::number))) };
+        let count = |of: fn(&WaitingDelivery) -> u64| html! { (or_dash(delivery.map(of).map(text::number))) };
         vec![
             html! { @if app.may_change() {
                 input type="checkbox" name="id" value=(id) form="change-parked" aria-label={ "Choose delivery " (id) };
             } },
-            page::time(due),
+            text::time(due),
             html! { a href=(url) { (id) } },
             html! { a href=(subscription_url(topic, name, "")) { (topic) "/" (name) } },
             count(|of| of.events as u64),
             count(|of| of.delivery_attempts.into()),
             match (problem, delivery) {
-                (Some(problem), _) => html! { (page::visible(problem)) },
+                (Some(problem), _) => text::prose(problem),
                 (None, Some(of)) => {
-                    outcome(of.last_delivery_outcome.as_deref(), of.last_http_status_code)
+                    kit::answer(of.last_delivery_outcome.as_deref(), of.last_http_status_code)
                 }
                 (None, None) => html! { "-" },
             },
         ]
     };
     let rows: Vec<_> = parked.items.iter().map(row).collect();
-    let head =
-        ["Choose", "Due", "Delivery", "Event subscription", "Events", "Attempts", "Last outcome"];
+    let head = [
+        ("Choose", ""),
+        ("Due", ""),
+        ("Delivery", "gr"),
+        ("Event subscription", ""),
+        ("Events", "n"),
+        ("Attempts", "n"),
+        ("Last outcome", ""),
+    ];
     html! {
         @if rows.is_empty() && parked.next.is_some() {
             p { "None on this page; the next one may have some." }
         } @else if rows.is_empty() { p { "No delivery is parked." } } @else {
-            (page::table("Parked deliveries", &head, &rows))
+            (kit::table("Parked deliveries", &head, &rows))
             @if app.may_change() {
                 form id="change-parked" method="post" action="/waiting/parked" {
                     (app.token())
-                    button name="action" value="release" { "Attempt the chosen ones now" }
+                    button.pri name="action" value="release" { "Attempt the chosen ones now" }
                     label.check {
                         input type="checkbox" name="agreed" value="yes";
                         "End them: they become dead letters, or are lost where there is no destination."
                     }
-                    button.danger name="action" value="cancel" { "End the chosen ones" }
+                    button.dng.pri name="action" value="cancel" { "End the chosen ones" }
                 }
             }
         }
-        (page::next_page("/waiting", &[], parked.next.as_deref()))
+        (kit::next_page("/waiting", &[], parked.next.as_deref()))
     }
 }
 
@@ -134,7 +143,7 @@ fn check_all_done(done: &[Done], ids: &BTreeSet<String>) -> Result<(), Misuse> {
     let left = ids.iter().filter(|id| !of(id).is_some_and(|(_, is_handled, _)| *is_handled));
     // The API does not find what has ended or is in hand elsewhere; of the rest it says why.
     let gone = "it has ended, or is in hand elsewhere";
-    let why = |id: &String| of(id).and_then(|(.., why)| why.as_deref()).map(page::visible);
+    let why = |id: &String| of(id).and_then(|(.., why)| why.as_deref()).map(text::visible);
     let left = left.map(|id| format!("{id}: {}", why(id).unwrap_or_else(|| gone.to_owned())));
     let left: Vec<_> = left.collect();
     if left.is_empty() {
@@ -201,33 +210,40 @@ fn poison_section(app: &App, list: &PoisonList) -> Markup {
             } },
             html! { (id) },
             html! { (one.kind.to_string()) },
-            page::time(one.sent_time),
+            text::time(one.sent_time),
             html! { (one.from_queue.as_deref().unwrap_or("-")) },
-            html! { (page::visible(one.problem.as_deref().unwrap_or("-"))) },
+            text::prose(one.problem.as_deref().unwrap_or("-")),
             html! { (one.resend_to.as_deref().unwrap_or("-")) },
         ]
     };
     let rows: Vec<_> = list.value.iter().map(row).collect();
-    let count = page::number(list.approximate_count);
-    let head =
-        ["Choose", "Message", "What it is", "Sent", "From", "Why it can't be read", "Goes back to"];
+    let count = text::number(list.approximate_count);
+    let head = [
+        ("Choose", ""),
+        ("Message", "gr"),
+        ("What it is", ""),
+        ("Sent", ""),
+        ("From", ""),
+        ("Why it can't be read", "gr"),
+        ("Goes back to", ""),
+    ];
     html! {
-        @if rows.is_empty() && list.approximate_count == 0 { p.good { "It is empty." } }
+        @if rows.is_empty() && list.approximate_count == 0 { p.t-ok { "It is empty." } }
         @else if rows.is_empty() {
             p.warn { "About " (count) " messages are there, which another look \
                 hides: reload in a minute." }
         } @else {
             p { "About " (count) " messages." }
-            (page::table("Messages of the poison queue", &head, &rows))
+            (kit::table("Messages of the poison queue", &head, &rows))
             @if app.may_change() {
                 form id="change-poison" method="post" action="/waiting/poison" {
                     (app.token())
-                    button name="action" value="resend" { "Send the chosen ones back" }
+                    button.pri name="action" value="resend" { "Send the chosen ones back" }
                     label.check {
                         input type="checkbox" name="agreed" value="yes";
                         "Remove them for good: their events are counted and logged as dropped."
                     }
-                    button.danger name="action" value="purge" { "Remove the chosen ones" }
+                    button.dng.pri name="action" value="purge" { "Remove the chosen ones" }
                 }
             }
         }

@@ -8,10 +8,11 @@ mod testkit;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context;
+use futures::stream::{self, StreamExt};
 use gridpost_api::{
-    health::{Health, NewEvents},
+    health::{Health, NamedHealth, NewEvents},
     journal::{
-        JournalEntry,
+        JournalEntry, JournalQuery,
         query::{AttemptsQuery, JournalQueryInput},
     },
     requests::PurgeDeadLettersInput,
@@ -58,19 +59,30 @@ pub struct Explanation {
     question: Question,
     given_event_id: Option<String>,
     pub verdicts: Option<Vec<ExplainedSubscription>>,
+    /// The event that the verdicts are about.
+    #[serde(skip)]
+    pub event: Option<EventText>,
     /// Reasons why dead letters that may have the event could not be looked into.
     notes: Vec<String>,
     pub deliveries: Vec<EventDelivery>,
     pub holding_back: Vec<HoldingBack>,
     /// The names of all event subscriptions, and what each wants.
     #[serde(skip)]
-    wants: Vec<(String, String)>,
+    pub wants: Vec<(String, String)>,
     /// The gaps of the journal's answer, in words.
     #[serde(rename = "leavesOut")]
-    left_out: Vec<String>,
+    pub left_out: Vec<String>,
     /// Whether successes may be among them.
     #[serde(skip)]
     lacks_successes: bool,
+}
+
+/// An event as JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventText {
+    pub json: String,
+    /// The event subscription whose dead letter has it; `None` if it was given.
+    pub letter_of: Option<String>,
 }
 
 /// An event subscription of which no delivery is known and whose endpoint gets nothing at present.
@@ -89,52 +101,111 @@ pub async fn look_up(
 ) -> anyhow::Result<Explanation> {
     let api = target.manage_api().await?;
     question.topic = spelled(&api, &question.topic).await;
+    let (now, mut answer) = asked(target, &api, &question).await?;
+    let entries = answer.attempts.take().unwrap_or_default();
+    of_topic(&api, question, (now, &answer, entries), event).await
+}
+
+/// Healths that are read each by its own request; more of them a page at a time.
+const ONE_BY_ONE_MAX: usize = 4;
+
+/// Topics that are looked into at once.
+const AT_ONCE: usize = 4;
+
+/// The same in all topics: those that the journal names, else all of them. Returns those where anything is
+/// known, and those that can't be looked into.
+pub async fn look_everywhere(
+    target: &Target,
+    question: Question,
+) -> anyhow::Result<Vec<(String, anyhow::Result<Explanation>)>> {
+    let api = target.manage_api().await?;
+    let (now, mut answer) = asked(target, &api, &question).await?;
+    let mut topics: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for entry in answer.attempts.take().unwrap_or_default() {
+        topics.entry(entry.topic.clone()).or_default().push(entry);
+    }
+    // A dead letter may have an event that no entry names.
+    if topics.is_empty() {
+        topics = api.topics().await?.into_iter().map(|topic| (topic.name, Vec::new())).collect();
+    }
+    let looks = topics.into_iter().map(|(topic, entries)| {
+        let question = Question { topic: topic.clone(), ..question.clone() };
+        let (api, answer) = (&api, &answer);
+        async move { (topic, of_topic(api, question, (now, answer, entries), None).await) }
+    });
+    let mut found: Vec<_> = stream::iter(looks).buffered(AT_ONCE).collect().await;
+    let is_nothing = |told: &anyhow::Result<Explanation>| {
+        told.as_ref().is_ok_and(|told| told.outcome().is_err())
+    };
+    // Where nothing is known at all, one topic says what the journal lacks.
+    match found.iter().all(|(_, told)| is_nothing(told)) {
+        true => found.truncate(1),
+        false => found.retain(|(_, told)| !is_nothing(told)),
+    }
+    Ok(found)
+}
+
+async fn asked(
+    target: &Target,
+    api: &ManageApi,
+    question: &Question,
+) -> anyhow::Result<(Timestamp, JournalQuery)> {
     let now = target.now().await?;
-    let since = before(now, question.since);
     let journal = Journal::of(api.clone(), question.max_dollars);
-    let answer = journal.ask(question.of_the_journal(since), usize::MAX).await?;
-    let (left_out, lacks_successes) = (answer.gaps(), !answer.leaves_out.is_empty());
-    let entries = answer.attempts.unwrap_or_default();
-    let deliveries = read_deliveries(&api, &question, entries).await?;
+    let since = before(now, question.since);
+    Ok((now, journal.ask(question.of_the_journal(since), usize::MAX).await?))
+}
+
+async fn of_topic(
+    api: &ManageApi,
+    question: Question,
+    (now, answer, entries): (Timestamp, &JournalQuery, Vec<JournalEntry>),
+    given: Option<Box<RawValue>>,
+) -> anyhow::Result<Explanation> {
+    let since = before(now, question.since);
+    let deliveries = read_deliveries(api, &question, entries).await?;
     let subscriptions = api.subscriptions(&question.topic).await;
     let subscriptions = match deliveries.is_empty() {
-        true => named(&api, (&question.topic, None), subscriptions).await?,
+        true => named(api, (&question.topic, None), subscriptions).await?,
         // The journal keeps the history of a deleted topic.
         false => if_there(subscriptions)?.unwrap_or_default(),
     };
-    let event = event.map(one_event);
-    let given_event_id = event.as_deref().and_then(id_of);
-    let (verdicts, notes) = match event {
+    let given = given.map(one_event);
+    let given_event_id = given.as_deref().and_then(id_of);
+    let (known, notes) = match given {
         Some(event) => {
             let explained = api.explain(&question.topic, &event).await;
-            let explained = named(&api, (&question.topic, None), explained).await?;
-            (Some(explained.value), Vec::new())
+            let explained = named(api, (&question.topic, None), explained).await?;
+            let event = EventText { json: event.get().to_owned(), letter_of: None };
+            (Some((explained.value, event)), Vec::new())
         }
         None => {
             let names = may_have_dead_letter(&deliveries, &subscriptions);
-            verdicts_on_dead_letter(&api, &question, since, names).await?
+            verdicts_on_dead_letter(api, &question, since, names).await?
         }
     };
+    let (verdicts, event) = known.unzip();
     let names = subscriptions.iter().map(|one| one.name.as_str());
     let may_wait = may_wait(names, &deliveries, verdicts.as_deref());
-    let holding_back = read_holding_back(&api, &question.topic, may_wait, now).await?;
+    let holding_back = read_holding_back(api, &question.topic, may_wait, now).await?;
     Ok(Explanation {
         question,
         given_event_id,
         verdicts,
+        event,
         notes,
         deliveries,
         holding_back,
         wants: subscriptions.iter().map(|one| (one.name.clone(), describe_wants(one))).collect(),
-        left_out,
-        lacks_successes,
+        left_out: answer.gaps(),
+        lacks_successes: !answer.leaves_out.is_empty(),
     })
 }
 
 impl Question {
     fn of_the_journal(&self, since: Timestamp) -> JournalQueryInput {
         let attempts = AttemptsQuery {
-            topic: Some(self.topic.clone()),
+            topic: Some(self.topic.clone()).filter(|topic| !topic.is_empty()),
             event_id: Some(self.id.clone()),
             from: Some(since.into()),
             ..AttemptsQuery::default()
@@ -189,15 +260,19 @@ async fn read_holding_back(
     names: Vec<&str>,
     now: Timestamp,
 ) -> anyhow::Result<Vec<HoldingBack>> {
-    let mut found = Vec::new();
-    for name in names {
-        // 404: it was deleted just now.
-        let health = if_there(api.health(topic, name).await)?;
-        let health = health.filter(|health| is_held_back(health, now));
-        let event_subscription = name.to_owned();
-        found.extend(health.map(|health| HoldingBack { event_subscription, health }));
+    let mut healths = Vec::new();
+    if names.len() > ONE_BY_ONE_MAX {
+        healths = if_there(api.healths(topic).await)?.unwrap_or_default();
+        healths.retain(|one| names.contains(&one.name.as_str()));
+    } else {
+        for name in names {
+            // 404: it was deleted just now.
+            let health = if_there(api.health(topic, name).await)?;
+            healths.extend(health.map(|health| NamedHealth { name: name.to_owned(), health }));
+        }
     }
-    Ok(found)
+    let held = healths.into_iter().filter(|one| is_held_back(&one.health, now));
+    Ok(held.map(|one| HoldingBack { event_subscription: one.name, health: one.health }).collect())
 }
 
 /// Whether new events wait for a time to come. Once it is past, the next one is the probe.
@@ -259,6 +334,9 @@ fn may_have_dead_letter<'a>(
     subscriptions.iter().filter(stores).map(|one| one.name.as_str()).collect()
 }
 
+/// The verdicts on an event, and the event.
+type Known = (Vec<ExplainedSubscription>, EventText);
+
 /// Explains the event as a dead letter has it, if one has it in the schema in which it was published. Returns
 /// a note of each event subscription whose dead letters were refused until then; the others are still read.
 async fn verdicts_on_dead_letter(
@@ -266,7 +344,7 @@ async fn verdicts_on_dead_letter(
     question: &Question,
     since: Timestamp,
     names: BTreeSet<&str>,
-) -> anyhow::Result<(Option<Vec<ExplainedSubscription>>, Vec<String>)> {
+) -> anyhow::Result<(Option<Known>, Vec<String>)> {
     let chosen = PurgeDeadLettersInput {
         from: Some(since.into()),
         event_id: Some(question.id.clone()),
@@ -276,7 +354,7 @@ async fn verdicts_on_dead_letter(
     for name in names {
         match verdicts_on_letter_of(api, &question.topic, name, &chosen).await {
             Ok(None) => {}
-            Ok(verdicts) => return Ok((verdicts, notes)),
+            Ok(known) => return Ok((known, notes)),
             Err(error) if error.is::<Refusal>() => notes.push(chain(&error)),
             Err(error) => return Err(error),
         }
@@ -289,7 +367,7 @@ async fn verdicts_on_letter_of(
     topic: &str,
     name: &str,
     chosen: &PurgeDeadLettersInput,
-) -> anyhow::Result<Option<Vec<ExplainedSubscription>>> {
+) -> anyhow::Result<Option<Known>> {
     let unread = || format!("the dead letters of {name} can't be read");
     // 404: it was deleted. 409: without a dead-letter destination, what ended was dropped.
     let letters = unless(&[404, 409], api.dead_letters(topic, name, chosen, 1).await);
@@ -303,7 +381,8 @@ async fn verdicts_on_letter_of(
     let explained = unless(&[400], api.explain(topic, &event).await);
     let explained = explained
         .with_context(|| format!("the filters can't be asked about a dead letter of {name}"))?;
-    Ok(explained.map(|explained| explained.value))
+    let event = EventText { json: event.get().to_owned(), letter_of: Some(name.to_owned()) };
+    Ok(explained.map(|explained| (explained.value, event)))
 }
 
 /// Returns `None` for an answer with one of these statuses.
@@ -320,6 +399,16 @@ impl Explanation {
     pub fn others(&self) -> impl Iterator<Item = (&str, &str)> {
         let others = self.wants.iter().filter(|(name, _)| !is_known(name, &self.deliveries));
         others.map(|(name, wants)| (name.as_str(), wants.as_str()))
+    }
+
+    /// Returns the topic.
+    pub fn topic(&self) -> &str {
+        &self.question.topic
+    }
+
+    /// Returns the id of the event that was given, if it is another one's.
+    pub fn other_id(&self) -> Option<&str> {
+        self.given_event_id.as_deref().filter(|given| *given != self.question.id)
     }
 
     /// Returns why dead letters that may have the event could not be looked into.
@@ -364,7 +453,7 @@ impl Explanation {
     pub fn text(&self) -> String {
         let Question { id, topic, since, .. } = &self.question;
         let mut text = format!("event {id} of topic {topic}\n\n");
-        if let Some(given) = self.given_event_id.as_ref().filter(|given| *given != id) {
+        if let Some(given) = self.other_id() {
             text.push_str(&format!(
                 "! the event that was given has the id {given}: what event subscriptions make of an event \
                  is told of that one\n\n"

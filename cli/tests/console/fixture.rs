@@ -19,7 +19,7 @@ use url::form_urlencoded::Serializer;
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Has a topic `orders` whose event subscription `refused` gets 400 from its endpoint and has dead
-/// letters and signing secrets.
+/// letters and signing secrets, and `fine` 200.
 pub(crate) struct Fixture {
     folder: TempDir,
     _arrivals: UnboundedReceiver<Arrival>,
@@ -33,13 +33,16 @@ impl Fixture {
         let (sender, arrivals) = unbounded_channel();
         let address = "127.0.0.1:0".parse().expect("an address");
         let refusing = Behaviour::prompt(Answers::always(400));
-        let receiver = Receiver::start(address, HashMap::new(), refusing, sender).await;
+        let fine = HashMap::from([("/fine".to_owned(), Behaviour::prompt(Answers::always(200)))]);
+        let receiver = Receiver::start(address, fine, refusing, sender).await;
         let receiver = receiver.expect("a port");
         let file = folder.path().join("topics.json");
         let topics = json!({"topics": {"orders": {"eventSubscriptions": {"refused": {"properties": {
             "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": receiver.url("/refused")}},
             "deadLetterDestination": {"endpointType": "S3Bucket", "properties": {"bucketName": "gridpost"}},
             "signing": {"scheme": "StandardWebhooks"},
+        }}, "fine": {"properties": {
+            "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": receiver.url("/fine")}},
         }}}}}});
         std::fs::write(&file, topics.to_string()).expect("written");
         let flags = ["dev", "--port", "0", "--quiet", "--speed", "60", "--memory", "--config"];

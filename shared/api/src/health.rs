@@ -36,6 +36,8 @@ pub struct Health {
     /// Failed requests since the last success, as far as a second tells. Ten delay delivery; from then
     /// on failed probes alone are counted.
     pub failures_in_row: u32,
+    /// When the first of these failed.
+    pub failing_since: Option<Time>,
     pub last_failure_time: Option<Time>,
     pub cause: Option<WaitCause>,
     /// Follows what one attempt met. Where newEvents says Ends, events end before its end alone.

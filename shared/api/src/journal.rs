@@ -6,7 +6,7 @@ pub mod query;
 use std::collections::BTreeMap;
 
 use gridpost_core::{
-    journal::{Answer, Entry, EntryKind, Flow, Known, Owner},
+    journal::{Answer, By, Entry, EntryKind, Flow, Known, Owner},
     ledger::{Account, Intake, Ledger},
     retry::DelayReason,
     subscription::SubscriptionKey,
@@ -14,7 +14,10 @@ use gridpost_core::{
 };
 use serde::{Deserialize, Serialize};
 use strum::Display;
-use utoipa::ToSchema;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{Ref, RefOr, Schema, schema::AnyOfBuilder},
+};
 use uuid::Uuid;
 
 use self::latency::LatencyDocument;
@@ -97,7 +100,9 @@ impl JournalQuery {
                     Some(periods.flat_map(|(period, ledger)| entries(period, ledger)).collect());
             }
             Known::Series(series) => {
-                self.series = Some(series.0.into_iter().map(Into::into).collect());
+                let entry =
+                    |((begins, owner), flow)| SeriesEntry::of(series.by, begins, owner, flow);
+                self.series = Some(series.flows.into_iter().map(entry).collect());
             }
         }
         self
@@ -233,10 +238,10 @@ impl LedgerEntry {
     fn post(&self, ledger: &mut Ledger) {
         let (topic, hour) = (self.topic.clone(), self.publish_hour.0);
         match (&self.event_subscription, &self.counts) {
-            (None, JournalCounts::Topic(intake)) => {
+            (None, JournalCounts { topic: Some(intake), .. }) => {
                 ledger.intakes.insert((topic, hour), intake.into());
             }
-            (Some(name), JournalCounts::EventSubscription(counts)) => {
+            (Some(name), JournalCounts { event_subscription: Some(counts), .. }) => {
                 let key = SubscriptionKey { topic, name: name.clone() };
                 ledger.accounts.insert((key, hour), (&**counts).into());
             }
@@ -245,27 +250,50 @@ impl LedgerEntry {
     }
 }
 
-/// What was counted of a topic or an event subscription in one step of time.
+/// What was counted in one step of time of a topic, an event subscription, a topic with its event subscriptions,
+/// or all together.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SeriesEntry {
-    pub topic: String,
+    /// Unless it is of all together.
+    pub topic: Option<String>,
+    /// Of an event subscription alone.
     pub event_subscription: Option<String>,
-    /// The beginning of the step, UTC.
+    /// The beginning of the step, UTC; of all steps, that of the first.
     pub time: Time,
-    /// Of an event subscription: failed attempts, by outcome.
+    /// Unless it is of a topic alone: failed attempts, by outcome.
     pub failed_attempts: Option<BTreeMap<String, u64>>,
     #[serde(flatten)]
     pub counts: JournalCounts,
 }
 
-/// Counts of a topic or of an event subscription.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(untagged)]
-pub enum JournalCounts {
-    EventSubscription(Box<Counts>),
-    Topic(TopicCounts),
+/// Counts of a topic, of an event subscription, or both.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct JournalCounts {
+    #[serde(flatten)]
+    pub topic: Option<TopicCounts>,
+    #[serde(flatten)]
+    pub event_subscription: Option<Box<Counts>>,
+}
+
+impl PartialSchema for JournalCounts {
+    fn schema() -> RefOr<Schema> {
+        let kinds = [Counts::name(), TopicCounts::name()].map(Ref::from_schema_name);
+        let any = AnyOfBuilder::new()
+            .description(Some("Counts of a topic, of an event subscription, or both."));
+        kinds.into_iter().fold(any, AnyOfBuilder::item).into()
+    }
+}
+
+impl ToSchema for JournalCounts {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.extend([
+            (Counts::name().into_owned(), Counts::schema()),
+            (TopicCounts::name().into_owned(), TopicCounts::schema()),
+        ]);
+        Counts::schemas(schemas);
+    }
 }
 
 /// Events that a topic accepted.
@@ -351,7 +379,7 @@ fn entries(period: usize, ledger: &Ledger) -> impl Iterator<Item = LedgerEntry> 
         event_subscription: None,
         publish_hour: (*hour).into(),
         waiting: None,
-        counts: JournalCounts::Topic(intake.into()),
+        counts: JournalCounts { topic: Some(intake.into()), ..JournalCounts::default() },
     });
     let accounts = ledger.accounts.iter().map(move |((key, hour), account)| LedgerEntry {
         period,
@@ -359,23 +387,29 @@ fn entries(period: usize, ledger: &Ledger) -> impl Iterator<Item = LedgerEntry> 
         event_subscription: Some(key.name.clone()),
         publish_hour: (*hour).into(),
         waiting: Some(account.difference()),
-        counts: JournalCounts::EventSubscription(Box::new(account.into())),
+        counts: JournalCounts {
+            event_subscription: Some(Box::new(account.into())),
+            ..JournalCounts::default()
+        },
     });
     intakes.chain(accounts)
 }
 
-impl From<((Timestamp, Owner), Flow)> for SeriesEntry {
-    fn from(((begins, owner), flow): ((Timestamp, Owner), Flow)) -> Self {
+impl SeriesEntry {
+    fn of(by: By, begins: Timestamp, owner: Option<Owner>, flow: Flow) -> Self {
         let Flow { accepted, unmatched, account, failed } = flow;
-        let (event_subscription, failed_attempts, counts) = match owner.name() {
-            None => (None, None, JournalCounts::Topic(TopicCounts { accepted, unmatched })),
-            Some(name) => {
-                let counts = JournalCounts::EventSubscription(Box::new((&account).into()));
-                (Some(name.to_owned()), Some(failed), counts)
-            }
-        };
-        let topic = owner.topic().to_owned();
-        Self { topic, event_subscription, time: begins.into(), failed_attempts, counts }
+        let name = owner.as_ref().and_then(Owner::name).map(str::to_owned);
+        let is_topic_alone = by == By::EventSubscription && name.is_none();
+        Self {
+            topic: owner.map(|owner| owner.topic().to_owned()),
+            time: begins.into(),
+            failed_attempts: (!is_topic_alone).then_some(failed),
+            counts: JournalCounts {
+                topic: name.is_none().then_some(TopicCounts { accepted, unmatched }),
+                event_subscription: (!is_topic_alone).then(|| Box::new((&account).into())),
+            },
+            event_subscription: name,
+        }
     }
 }
 

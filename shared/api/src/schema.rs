@@ -129,6 +129,7 @@ pub mod stand_in {
         InputSchema = one_of::<topic::InputSchema>();
         JobPhase = one_of::<redrive::JobPhase>();
         JobStatus = one_of::<redrive::JobStatus>();
+        JournalBy = one_of::<journal::By>();
         JournalStep = one_of::<journal::Step>();
         Kind = one_of::<topic::Kind>();
         Operator = one_of::<subscription::filter::advanced::Operator>();

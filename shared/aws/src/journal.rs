@@ -452,9 +452,8 @@ impl LoggedJournal {
             bytes += bytes_read;
             let is_full = rows.len() >= ROWS_MAX;
             if let Some(counts) = &mut counts {
-                for line in rows.iter().filter_map(|row| query::counts_of(row, part.from)) {
-                    counts.take(line.at, &line.text);
-                }
+                let sums = rows.iter().filter_map(|row| query::counts_of(row, part.from));
+                sums.for_each(|(at, sums)| counts.add(at, sums));
                 if is_full && !run.split(index) {
                     return Err(too_many_counts());
                 }

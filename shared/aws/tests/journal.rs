@@ -5,20 +5,20 @@
 #[path = "journal/fixture.rs"]
 mod fixture;
 
-use std::{sync::Arc, time::Duration};
+use std::{cell::Cell, sync::Arc, time::Duration};
 
 use gridpost_aws::journal::{LoggedDeployment, LoggedJournal, RunStore};
 use gridpost_core::{
     journal::{
-        AttemptsQuestion, Counted, Entry, EntryKind, Known, LedgerQuestion, Owner, Question,
-        SeriesQuestion, Step,
+        Answer, AttemptsQuestion, By, Count, Counted, Entry, EntryKind, Known, LedgerQuestion,
+        Owner, Question, Series, SeriesQuestion, Step,
     },
     ledger::{Account, Intake, Ledger},
     retry::{DelayReason, outcome::Outcome},
     subscription::SubscriptionKey,
     time::Timestamp,
 };
-use gridpost_ports::{JournalError, JournalReader, Progress, journal::log};
+use gridpost_ports::{Journal, JournalError, JournalReader, Progress, journal::log};
 use gridpost_testkit::{clock::BEGINNING, cloud_logs::CloudLogs, contract, logs};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -117,10 +117,10 @@ async fn a_large_log_gives_the_answers_of_a_small_one() {
     let Question::Series(all) = &questions()[4] else { unreachable!() };
     let sums = small.answer(&Question::Series(all.clone())).await.expect("an answer").known;
     let Known::Series(series) = sums else { panic!("{sums:?}") };
-    let flow = &series.0[&(at(0), of("orders", "billing"))];
+    let flow = &series.flows[&(at(0), Some(of("orders", "billing")))];
     assert_eq!((flow.account.matched, flow.account.delivered), (15, 9));
     assert_eq!(flow.failed.get("Busy"), Some(&3));
-    assert_eq!(series.0[&(at(660), topic("orders"))].accepted, 5);
+    assert_eq!(series.flows[&(at(660), Some(topic("orders")))].accepted, 5);
 }
 
 #[tokio::test(start_paused = true)]
@@ -526,27 +526,73 @@ async fn counts_beyond_ten_thousand_rows_are_asked_for_in_halves_or_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn minutes_of_a_large_log_are_had_for_little_alone() {
+async fn minutes_of_a_large_log_are_had_of_one_owner() {
     let fixture = Fixture::new();
     fixture.fill("ingest");
-    let one = SeriesQuestion {
-        topic: Some("orders".to_owned()),
-        subscription: Some("billing".to_owned()),
-        from: at(0),
-        to: at(180),
-        step: Step::Minute,
-    };
-    let few = Question::Series(one.clone());
-    assert!(fixture.ask(&few, Some(1.0)).await.is_ok());
-    for large in [
-        SeriesQuestion { to: at(181), ..one.clone() },
-        SeriesQuestion { topic: None, to: BEGINNING, ..one.clone() },
-        SeriesQuestion { subscription: None, to: BEGINNING, ..one },
-    ] {
-        let question = Question::Series(SeriesQuestion { to: BEGINNING, ..large });
-        let refused = fixture.ask(&question, Some(1.0)).await.expect_err("too many");
-        let JournalError::TooMuch(said) = &refused else { panic!("{refused}") };
-        assert!(said.contains("at most 3 hours of one event subscription"), "{said}");
+    let (topic, name) = (|| Some("orders".to_owned()), || Some("billing".to_owned()));
+    // By, topic, event subscription, total, whether there is an answer.
+    let table = [
+        (By::EventSubscription, topic(), name(), false, true),
+        (By::EventSubscription, topic(), None, false, false),
+        (By::EventSubscription, None, name(), false, false),
+        (By::EventSubscription, None, None, true, true),
+        (By::Topic, topic(), None, false, true),
+        (By::Topic, None, None, false, false),
+        (By::Topic, None, None, true, true),
+        (By::All, None, None, false, true),
+    ];
+    for step in [Step::Minute, Step::FiveMinutes, Step::HalfHour, Step::Hour, Step::ThreeHours] {
+        for (by, topic, subscription, total, is_small) in table.clone() {
+            let question = Question::Series(SeriesQuestion {
+                topic,
+                subscription,
+                from: at(0),
+                to: BEGINNING,
+                step,
+                by,
+                total,
+            });
+            let asked = fixture.ask(&question, Some(1.0)).await;
+            sleep(MINUTE).await;
+            if is_small || matches!(step, Step::Hour | Step::ThreeHours) {
+                assert!(asked.is_ok(), "{question:?}: {asked:?}");
+                continue;
+            }
+            let Err(JournalError::TooMuch(said)) = &asked else {
+                panic!("{question:?}: {asked:?}")
+            };
+            assert!(said.contains(&format!("{step} goes with one event subscription")), "{said}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sums_of_series_do_not_depend_on_steps_and_owners() {
+    for is_large in [false, true] {
+        let fixture = Fixture::new();
+        let log = async |at, counts: Vec<Count>| {
+            let lines = counted(at, |meter| meter.count_sent(&counts));
+            lines.lines().for_each(|line| fixture.logs.log(&group("ingest"), at, line, 1));
+        };
+        let answered = Cell::new(0);
+        let ask = async |question| {
+            sleep(Duration::from_secs(1)).await;
+            match fixture.answer(&Question::Series(question)).await {
+                Ok(Answer { known: Known::Series(series), .. }) => {
+                    answered.set(answered.get() + 1);
+                    Some(series)
+                }
+                Err(JournalError::TooMuch(_)) => None,
+                other => panic!("{other:?}"),
+            }
+        };
+        if is_large {
+            fixture.fill("dispatch");
+        }
+        let sums = contract::journal::sums_of_series_do_not_depend_on_steps_and_owners;
+        sums(at(0), log, ask).await;
+        assert!(answered.get() > 250, "{}", answered.get());
+        assert_eq!(fixture.queries() > 100, is_large);
     }
 }
 
@@ -679,6 +725,8 @@ async fn no_event_id_changes_the_query() {
             line["event_ids"] = json!(json!([id]).to_string());
             fixture.log("dispatch", number as u32, &line.to_string(), 1);
         }
+        let line = counted(at(1), |meter| count(meter, &topic("t"), at(1), Counted::Accepted, 1));
+        fixture.log("ingest", 1, &line, 1);
         if is_large {
             fixture.fill("dispatch");
         }
@@ -695,6 +743,12 @@ async fn no_event_id_changes_the_query() {
             let question = Question::Ledger(LedgerQuestion { topic, ..ledger() });
             let none = ledgers(fixture.answer(&question).await.expect("an answer"));
             assert_eq!(none, [Ledger::default()], "{name}");
+            let (topic, by, total) = (Some(name.to_owned()), By::All, true);
+            let (from, to) = (at(0), BEGINNING);
+            let question =
+                SeriesQuestion { topic, from, to, by, total, ..SeriesQuestion::default() };
+            let answer = fixture.answer(&Question::Series(question)).await.expect("an answer");
+            assert_eq!(answer.known, Known::Series(Series::of(By::All)), "{name}");
         }
     }
 }

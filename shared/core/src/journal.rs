@@ -183,42 +183,83 @@ pub struct Flow {
     pub failed: BTreeMap<String, u64>,
 }
 
-/// Counts by the beginning of the step in which they were counted, and by owner.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Series(pub BTreeMap<(Timestamp, Owner), Flow>);
-
-impl Series {
-    /// Adds counts that were made in the step that begins then.
-    pub fn add(&mut self, begins: Timestamp, count: &Count) {
-        let flow = self.0.entry((begins, count.owner.clone())).or_default();
-        match &count.counted {
-            Counted::Accepted => flow.accepted = flow.accepted.saturating_add(count.events),
-            Counted::Unmatched => flow.unmatched = flow.unmatched.saturating_add(count.events),
-            Counted::Failed(outcome) => {
-                let failed = flow.failed.entry(outcome.to_string()).or_default();
-                *failed = failed.saturating_add(count.events);
-            }
-            counted => flow.account.count(counted, count.events),
-        }
+impl Flow {
+    /// Adds events that are counted as that.
+    fn count(&mut self, counted: &Counted, events: u64) {
+        let sum = match counted {
+            Counted::Accepted => &mut self.accepted,
+            Counted::Unmatched => &mut self.unmatched,
+            Counted::Failed(outcome) => self.failed.entry(outcome.to_string()).or_default(),
+            counted => return self.account.count(counted, events),
+        };
+        *sum = sum.saturating_add(events);
     }
 }
 
-/// The length of a step of a series.
+/// Counts by the beginning of the step in which they were counted, and by owner: `None` for all together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Series {
+    pub by: By,
+    pub flows: BTreeMap<(Timestamp, Option<Owner>), Flow>,
+}
+
+impl Series {
+    /// Makes an empty one.
+    pub fn of(by: By) -> Self {
+        Self { by, flows: BTreeMap::new() }
+    }
+
+    /// Adds counts that were made in the step that begins then.
+    pub fn add(&mut self, begins: Timestamp, count: &Count) {
+        let owner = match self.by {
+            By::EventSubscription => Some(count.owner.clone()),
+            By::Topic => Some(Owner::Topic(count.owner.topic().to_owned())),
+            By::All => None,
+        };
+        self.flows.entry((begins, owner)).or_default().count(&count.counted, count.events);
+    }
+}
+
+/// The owners whose counts a series has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(strum::Display, strum::EnumString, strum::VariantArray, strum::VariantNames)]
+pub enum By {
+    /// Topics, and event subscriptions.
+    #[default]
+    EventSubscription,
+    /// Topics, each together with its event subscriptions.
+    Topic,
+    /// All together.
+    All,
+}
+
+/// The length of a step of a series. Steps begin at multiples of it, UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[derive(strum::Display, strum::EnumString, strum::VariantArray, strum::VariantNames)]
 pub enum Step {
     Minute,
+    FiveMinutes,
+    HalfHour,
     #[default]
     Hour,
+    ThreeHours,
 }
 
 impl Step {
-    /// Returns the beginning of the step of a time, UTC.
-    pub fn begin(self, at: Timestamp) -> Timestamp {
+    pub fn minutes(self) -> u32 {
         match self {
-            Self::Minute => Timestamp::from_millis(at.as_minutes().saturating_mul(60_000)),
-            Self::Hour => at.hour(),
+            Self::Minute => 1,
+            Self::FiveMinutes => 5,
+            Self::HalfHour => 30,
+            Self::Hour => 60,
+            Self::ThreeHours => 180,
         }
+    }
+
+    /// Returns the beginning of the step of a time.
+    pub fn begin(self, at: Timestamp) -> Timestamp {
+        let since = at.as_millis().rem_euclid(i64::from(self.minutes()) * 60_000);
+        Timestamp::from_millis(at.as_millis().saturating_sub(since))
     }
 }
 
@@ -268,6 +309,16 @@ pub struct SeriesQuestion {
     /// Before this time.
     pub to: Timestamp,
     pub step: Step,
+    pub by: By,
+    /// Sums all steps.
+    pub total: bool,
+}
+
+impl SeriesQuestion {
+    /// Returns the beginning of the step that has what was counted then.
+    pub fn begin(&self, at: Timestamp) -> Timestamp {
+        self.step.begin(if self.total { self.from } else { at })
+    }
 }
 
 /// The journal's answer to a question.

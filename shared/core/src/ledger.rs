@@ -297,35 +297,30 @@ pub fn counts_of(line: &str) -> Vec<Count> {
         return Vec::new();
     }
     let Ok(line) = serde_json::from_str::<Line>(line) else { return Vec::new() };
-    let (owner, counted) = match line.event_subscription_name {
-        None => {
-            let accepted = (Counted::Accepted, line.publish_success_count);
-            let unmatched = (Counted::Unmatched, line.unmatched_event_count);
-            (Owner::Topic(line.topic), vec![accepted, unmatched])
-        }
-        Some(name) => {
-            let matched = (Counted::Matched, line.matched_event_count);
-            let redriven = (Counted::Redriven, line.redriven_event_count);
-            // Those whose latency is not known count as the slowest.
-            let timed = line.latency_ms.events();
-            let untimed = line.delivery_success_count.saturating_sub(timed);
-            let untimed = (Counted::Delivered { took: Duration::MAX }, untimed);
-            let letters = line.dead_letter_reason.map(Counted::DeadLettered);
-            let dropped = line.drop_reason.map(Counted::Dropped);
-            let failed = line.error.map(Counted::Failed);
-            let by_reason = [
-                letters.zip(Some(line.dead_lettered_count)),
-                dropped.zip(Some(line.dropped_event_count)),
-                failed.zip(Some(line.delivery_attempt_fail_count)),
-            ];
-            let counted = [matched, redriven, untimed].into_iter();
-            let counted = counted.chain(line.latency_ms.delivered());
-            let counted = counted.chain(by_reason.into_iter().flatten()).collect();
-            (Owner::Subscription(SubscriptionKey { topic: line.topic, name }), counted)
-        }
+    let owner = match line.event_subscription_name {
+        None => Owner::Topic(line.topic),
+        Some(name) => Owner::Subscription(SubscriptionKey { topic: line.topic, name }),
     };
+    // Those whose latency is not known count as the slowest.
+    let untimed = line.delivery_success_count.saturating_sub(line.latency_ms.events());
+    let letters = line.dead_letter_reason.map(Counted::DeadLettered);
+    let dropped = line.drop_reason.map(Counted::Dropped);
+    let failed = line.error.map(Counted::Failed);
+    let by_reason = [
+        letters.zip(Some(line.dead_lettered_count)),
+        dropped.zip(Some(line.dropped_event_count)),
+        failed.zip(Some(line.delivery_attempt_fail_count)),
+    ];
+    let counted = [
+        (Counted::Accepted, line.publish_success_count),
+        (Counted::Unmatched, line.unmatched_event_count),
+        (Counted::Matched, line.matched_event_count),
+        (Counted::Redriven, line.redriven_event_count),
+        (Counted::Delivered { took: Duration::MAX }, untimed),
+    ];
+    let counted = counted.into_iter().chain(line.latency_ms.delivered());
     let publish_time = line.publish_hour.unwrap_or(Timestamp::MIN);
-    let counted = counted.into_iter().filter(|(_, events)| *events > 0);
+    let counted = counted.chain(by_reason.into_iter().flatten()).filter(|(_, events)| *events > 0);
     let count = |(counted, events)| Count {
         owner: owner.clone(),
         publish_time,
@@ -407,6 +402,11 @@ impl Latencies {
     /// Returns the bound of the bucket of a time, in milliseconds; `None` above all bounds.
     pub fn bound_ms(took_ms: u64) -> Option<u64> {
         BOUNDS_MS.into_iter().find(|bound| took_ms <= *bound)
+    }
+
+    /// Returns the count of each bucket, in the order of [`BOUNDS_MS`]; the last one is above all bounds.
+    pub fn counts(&self) -> &[u64; BOUNDS_MS.len() + 1] {
+        &self.counts
     }
 
     /// Returns what is counted in each bucket, as it is at the bucket's bound.

@@ -2,7 +2,8 @@
 //!
 //! Each event is sent by itself, received by tens, noted and deleted. The clock shows a day.
 //!
-//! `cargo run --profile fast -p gridpost-embedded --example journal -- [events] [none|log|notes] [megabytes]`
+//! `cargo run --profile fast -p gridpost-embedded --example journal -- \
+//!  [events] [none|log|notes] [event subscriptions] [megabytes]`
 
 use std::{
     env, fs,
@@ -18,7 +19,7 @@ use std::{
 use gridpost_core::{
     delivery::queue::Queue,
     journal::{
-        AttemptsQuestion, Count, Counted, Entry, EntryKind, LedgerQuestion, Owner, Question,
+        AttemptsQuestion, By, Count, Counted, Entry, EntryKind, LedgerQuestion, Owner, Question,
         SeriesQuestion, Step,
     },
     retry::outcome::Outcome,
@@ -35,6 +36,9 @@ const BODY_BYTES: usize = 900;
 const SENDERS: usize = 64;
 const SUBSCRIPTIONS: usize = 20;
 
+/// Event subscriptions of a topic.
+const OF_TOPIC: usize = 100;
+
 /// Every so many events, one is of a quiet event subscription, and one fails first.
 const QUIET: usize = 100_000;
 const FAILED: usize = 100;
@@ -47,6 +51,7 @@ const BEGIN: Timestamp = Timestamp::from_millis(1_767_225_600_000);
 struct Day {
     sent: Arc<AtomicUsize>,
     events: usize,
+    subscriptions: usize,
 }
 
 impl Clock for Day {
@@ -77,22 +82,24 @@ fn id(number: usize, salt: u64) -> Uuid {
     Uuid::from_u64_pair(high, low)
 }
 
-fn key(number: usize) -> SubscriptionKey {
+fn key(number: usize, subscriptions: usize) -> SubscriptionKey {
+    let own = number % subscriptions;
     let name = match number % QUIET {
         7 => "quiet".to_owned(),
-        _ => format!("subscription-{}", number % SUBSCRIPTIONS),
+        _ => format!("subscription-{own}"),
     };
-    SubscriptionKey { topic: "orders".to_owned(), name }
+    SubscriptionKey { topic: format!("topic-{}", own / OF_TOPIC), name }
 }
 
-fn entry(number: usize, now: Timestamp) -> Entry {
+fn entry(number: usize, now: Timestamp, subscriptions: usize) -> Entry {
     let is_failed = number.is_multiple_of(FAILED);
+    let publish_time = now + Duration::from_millis(number as u64 % 1_000);
     Entry {
         kind: if is_failed { EntryKind::Failure } else { EntryKind::Success },
-        at: now + Duration::from_millis(40),
+        at: publish_time + Duration::from_millis(10 + (id(number, 3).as_u128() % 100) as u64),
         delivery: id(number, 1),
-        subscription: key(number),
-        publish_time: now + Duration::from_millis(number as u64 % 1_000),
+        subscription: key(number, subscriptions),
+        publish_time,
         attempt: 1,
         part: 0,
         outcome: Some(if is_failed { Outcome::Busy } else { Outcome::Delivered }),
@@ -109,13 +116,14 @@ fn entry(number: usize, now: Timestamp) -> Entry {
     }
 }
 
-fn message(number: usize, now: Timestamp, mode: Mode) -> Outgoing {
+fn message(number: usize, clock: &Day, mode: Mode) -> Outgoing {
+    let (key, publish_time) = (key(number, clock.subscriptions), clock.now());
     let counts = match mode {
         Mode::Notes => [
-            (Owner::Topic("orders".to_owned()), Counted::Accepted),
-            (Owner::Subscription(key(number)), Counted::Matched),
+            (Owner::Topic(key.topic.clone()), Counted::Accepted),
+            (Owner::Subscription(key), Counted::Matched),
         ]
-        .map(|(owner, counted)| Count { owner, publish_time: now, counted, events: 1, once: None })
+        .map(|(owner, counted)| Count { owner, publish_time, counted, events: 1, once: None })
         .into(),
         _ => Vec::new(),
     };
@@ -136,11 +144,12 @@ async fn main() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = Options {
         folder: Some(folder.path().to_owned()),
-        journal_bytes_max: number(2).map(|megabytes| megabytes as u64 * 1_000_000),
+        journal_bytes_max: number(3).map(|megabytes| megabytes as u64 * 1_000_000),
         ..Options::default()
     };
     let sent = Arc::new(AtomicUsize::new(0));
-    let clock = Arc::new(Day { sent: Arc::clone(&sent), events });
+    let subscriptions = number(2).unwrap_or(SUBSCRIPTIONS);
+    let clock = Arc::new(Day { sent: Arc::clone(&sent), events, subscriptions });
     let stores = Embedded::open(options.clone(), Arc::clone(&clock) as _).expect("it opens");
     let log = Arc::new(Mutex::new(BufWriter::new(
         fs::File::create(folder.path().join("log")).expect("a log"),
@@ -170,7 +179,7 @@ async fn main() {
                         written.expect("it is written");
                     }
                     Mode::Notes => {
-                        let entry = entry(number, clock.now());
+                        let entry = entry(number, clock.now(), clock.subscriptions);
                         stores.journal().note(entry, Some(&message.receipt));
                     }
                 }
@@ -202,7 +211,7 @@ async fn send(stores: Embedded, clock: Arc<Day>, mode: Mode) {
         if number >= clock.events {
             return;
         }
-        let message = message(number, clock.now(), mode);
+        let message = message(number, &clock, mode);
         let answers = queues.send(Queue::Dispatch, vec![message]).await;
         answers.into_iter().for_each(|answer| answer.expect("it is sent"));
     }
@@ -241,41 +250,76 @@ async fn print_answers(stores: &Embedded, events: usize) {
         let subscription = name(subscription);
         Question::Attempts(AttemptsQuestion { subscription, failed, ..attempts.clone() })
     };
-    let series = |subscription, step| {
-        Question::Series(SeriesQuestion {
-            topic: name("orders"),
-            subscription,
-            from: BEGIN,
-            to: Timestamp::MAX,
-            step,
-        })
-    };
     let ledger = LedgerQuestion { from: BEGIN, to: Timestamp::MAX, ..Default::default() };
-    let table = [
-        ("explain: an unknown one", explain(events + 1)),
-        ("explain: the oldest", explain(0)),
-        ("explain: the newest", explain(events - 1)),
-        ("100 attempts", Question::Attempts(attempts.clone())),
-        ("100 attempts of one", of("subscription-3", false)),
-        ("attempts of a quiet one", of("quiet", false)),
-        ("failed attempts of a quiet one", of("quiet", true)),
-        ("100 failed attempts of one", of("subscription-0", true)),
-        ("the ledger of a day", Question::Ledger(ledger)),
-        ("a day by hours", series(None, Step::Hour)),
-        ("a day of one by hours", series(name("subscription-3"), Step::Hour)),
-        ("a day of one by minutes", series(name("subscription-3"), Step::Minute)),
-        ("a day by minutes", series(None, Step::Minute)),
+    let mut table = vec![
+        ("explain: an unknown one".to_owned(), explain(events + 1)),
+        ("explain: the oldest".to_owned(), explain(0)),
+        ("explain: the newest".to_owned(), explain(events - 1)),
+        ("100 attempts".to_owned(), Question::Attempts(attempts.clone())),
+        ("100 attempts of one".to_owned(), of("subscription-3", false)),
+        ("attempts of a quiet one".to_owned(), of("quiet", false)),
+        ("failed attempts of a quiet one".to_owned(), of("quiet", true)),
+        ("100 failed attempts of one".to_owned(), of("subscription-0", true)),
+        ("the ledger of a day".to_owned(), Question::Ledger(ledger)),
     ];
+    let day = |topic, subscription| SeriesQuestion {
+        topic,
+        subscription,
+        from: BEGIN,
+        to: BEGIN + Duration::from_secs(24 * 3_600),
+        ..SeriesQuestion::default()
+    };
+    let whole = || day(None, None);
+    let of_topic = || day(name("topic-0"), None);
+    let one = || day(name("topic-0"), name("subscription-3"));
+    for step in [Step::Minute, Step::FiveMinutes, Step::HalfHour, Step::Hour, Step::ThreeHours] {
+        for (text, by, question) in [
+            ("all together", By::All, whole()),
+            ("topics", By::Topic, whole()),
+            ("each", By::EventSubscription, whole()),
+            ("a topic as one", By::Topic, of_topic()),
+            ("a topic, each", By::EventSubscription, of_topic()),
+            ("one", By::EventSubscription, one()),
+        ] {
+            for total in [false, true] {
+                let kind = if total { "total by" } else { "by" };
+                let question = SeriesQuestion { step, by, total, ..question.clone() };
+                table.push((format!("{text}, {kind} {step}"), Question::Series(question)));
+            }
+        }
+    }
+    for hours in [6, 24, 7 * 24] {
+        let to = BEGIN + Duration::from_secs(24 * 3_600);
+        let from = Timestamp::from_millis(to.as_millis() - hours * 3_600_000);
+        for (by, total, step) in [
+            (By::All, false, Step::Minute),
+            (By::All, false, Step::ThreeHours),
+            (By::EventSubscription, true, Step::Minute),
+            (By::EventSubscription, true, Step::Hour),
+        ] {
+            let question = SeriesQuestion { from, to, by, total, step, ..whole() };
+            let text = format!("{hours} h by {by}, total {total}, {step}");
+            table.push((text, Question::Series(question)));
+        }
+        // From a quarter past.
+        let from = from + Duration::from_secs(900);
+        let (by, total, step) = (By::EventSubscription, true, Step::Minute);
+        let to = Timestamp::from_millis(to.as_millis() - 1_200_000);
+        let question = SeriesQuestion { from, to, by, total, step, ..whole() };
+        table.push((format!("{hours} h of each, total with edges"), Question::Series(question)));
+    }
     for (text, question) in table {
-        let mut times = Vec::new();
+        let (mut times, mut is_whole) = (Vec::new(), true);
         for _ in 0..7 {
             let began = Instant::now();
             let reply = stores.journal().ask(&question, None, None).await.expect("a reply");
             times.push(began.elapsed());
-            assert!(matches!(reply.progress, Progress::Answered(_)));
+            let Progress::Answered(answer) = reply.progress else { panic!("no answer") };
+            is_whole = answer.next.is_none();
         }
         let first = times[0];
         times.sort();
-        println!("{text}: {:.1?} (first {first:.1?})", times[3]);
+        let rest = if is_whole { "" } else { ", and further pages" };
+        println!("{text}: {:.1?} (first {first:.1?}){rest}", times[3]);
     }
 }

@@ -150,7 +150,8 @@ CREATE TABLE segment_lists (
     PRIMARY KEY (first, list)
 ) WITHOUT ROWID;
 
--- By hour of publish, and by minute and hour of the counting; recent ones are in rows of their commits.
+-- By hour of publish, and by minute and hour of the counting; recent ones are in rows of their commits. By
+-- counting, owner 0 has the sums of all, and a topic's number, negative, those of it and its event subscriptions.
 CREATE TABLE counts (
     series INTEGER NOT NULL,
     step INTEGER NOT NULL,
@@ -181,4 +182,4 @@ CREATE TABLE counted_once (
     UNIQUE (work, owner, counted)
 );
 
-PRAGMA user_version = 5;
+PRAGMA user_version = 6;

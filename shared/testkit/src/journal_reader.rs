@@ -126,21 +126,22 @@ impl FakeJournal {
         asked: &SeriesQuestion,
         page: Option<&str>,
     ) -> Result<(Known, Option<String>), JournalError> {
-        let mut series = Series::default();
+        let mut series = Series::of(asked.by);
         for (at, count) in self.counts.lock().expect("no panic").iter() {
             let is_of_the_time = (asked.from..asked.to).contains(at);
             if is_of_the_time && is_of(&count.owner, &asked.topic, &asked.subscription) {
-                series.add(asked.step.begin(*at), count);
+                series.add(asked.begin(*at), count);
             }
         }
         let mut next = None;
         if self.settings.lock().expect("no panic").gives_single_steps {
             let place =
                 page.map(|page| page.parse().map_err(|_| JournalError::Page)).transpose()?;
-            series.0.retain(|(begins, _), _| begins.as_millis() >= place.unwrap_or(i64::MIN));
-            let first = series.0.keys().next().map(|(begins, _)| *begins);
-            next = series.0.keys().map(|(begins, _)| *begins).find(|begins| Some(*begins) != first);
-            series.0.retain(|(begins, _), _| Some(*begins) == first);
+            let flows = &mut series.flows;
+            flows.retain(|(begins, _), _| begins.as_millis() >= place.unwrap_or(i64::MIN));
+            let first = flows.keys().next().map(|(begins, _)| *begins);
+            next = flows.keys().map(|(begins, _)| *begins).find(|begins| Some(*begins) != first);
+            flows.retain(|(begins, _), _| Some(*begins) == first);
         }
         Ok((Known::Series(series), next.map(|next| next.as_millis().to_string())))
     }
@@ -163,7 +164,7 @@ fn wants(asked: &AttemptsQuestion, entry: &Entry) -> bool {
 
 /// Whether something is a topic's or an event subscription's of those names. A topic has no name of an event
 /// subscription.
-fn is_of(owner: &Owner, topic: &Option<String>, subscription: &Option<String>) -> bool {
+pub(crate) fn is_of(owner: &Owner, topic: &Option<String>, subscription: &Option<String>) -> bool {
     topic.as_ref().is_none_or(|topic| is_same(topic, owner.topic()))
         && subscription
             .as_ref()

@@ -10,7 +10,7 @@ use std::{
 
 use gridpost_api::{
     journal::{
-        Counts, JournalCounts, JournalEntry, JournalQuery, LedgerEntry, SeriesEntry,
+        JournalCounts, JournalEntry, JournalQuery, LedgerEntry, SeriesEntry,
         query::{AttemptsQuery, JournalQueryInput, LedgerQuery, SeriesQuery},
     },
     schema::Time,
@@ -239,17 +239,13 @@ struct Totals {
 impl Totals {
     fn of<'c>(all: impl Iterator<Item = (&'c Option<String>, &'c JournalCounts)>) -> Self {
         let mut totals = Self::default();
-        for (name, counts) in all {
-            match (name, counts) {
-                (Some(name), JournalCounts::EventSubscription(counts)) => {
-                    let counts: &Counts = counts;
-                    totals.accounts.entry(name.clone()).or_default().add(&counts.into());
-                }
-                (_, JournalCounts::Topic(counts)) => {
-                    totals.accepted += counts.accepted;
-                    totals.unmatched += counts.unmatched;
-                }
-                (None, JournalCounts::EventSubscription(_)) => {}
+        for (name, JournalCounts { topic, event_subscription }) in all {
+            if let (Some(name), Some(counts)) = (name, event_subscription) {
+                totals.accounts.entry(name.clone()).or_default().add(&(&**counts).into());
+            }
+            if let Some(counts) = topic {
+                totals.accepted += counts.accepted;
+                totals.unmatched += counts.unmatched;
             }
         }
         // One with failed attempts alone is in no ledger.

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::Fields;
 use super::placed::Placed;
-use crate::page;
+use crate::text;
 
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
@@ -35,7 +35,7 @@ pub(crate) fn id_of(name: &str) -> String {
 
 struct Below {
     id: String,
-    problems: Vec<String>,
+    problems: Vec<Markup>,
     markup: Markup,
     described_by: Option<String>,
 }
@@ -45,7 +45,7 @@ impl<'a> View<'a> {
         let id = id_of(name);
         let mut problems = self.problems.at(name, &id);
         problems.extend(also.iter().flat_map(|also| self.problems.exactly_at(also, &id)));
-        let problems: Vec<_> = problems.into_iter().map(page::visible).collect();
+        let problems: Vec<_> = problems.into_iter().map(text::prose).collect();
         let (hint_id, problem_id) = (format!("{id}-hint"), format!("{id}-problem"));
         let has_place = self.is_live || !problems.is_empty();
         let described = [(!hint.is_empty(), &hint_id), (has_place, &problem_id)];
@@ -53,7 +53,7 @@ impl<'a> View<'a> {
             described.iter().filter(|(is, _)| *is).map(|(_, id)| id.as_str()).collect();
         let described_by = (!described.is_empty()).then(|| described.join(" "));
         let markup = html! {
-            @if !hint.is_empty() { p.hint id=(hint_id) { (hint) } }
+            @if !hint.is_empty() { p.hint id=(hint_id) { (text::prose(hint)) } }
             @if has_place {
                 p.bad id=(problem_id) data-problem-of=(id) { @for one in &problems { span.line { (one) } } }
             }
@@ -118,7 +118,7 @@ impl<'a> View<'a> {
                     @for (value, told) in options {
                         option value=(value) selected[*value == given] { (told) }
                     }
-                    @if !is_known { option value=(given) selected { (page::visible(given)) } }
+                    @if !is_known { option value=(given) selected { (text::visible(given)) } }
                 }
                 (below.markup)
             }
@@ -159,16 +159,16 @@ impl<'a> View<'a> {
                 @for (index, (fields, problems, name)) in rows.iter().enumerate() {
                     fieldset.one id=(id_of(name)) {
                         legend { (one) " " (index + 1) }
-                        @for problem in problems { p.bad { (page::visible(problem)) } }
+                        @for problem in problems { p.bad { (text::prose(problem)) } }
                         (fields)
                         @if self.may_change {
-                            button.second name="do" value={ "remove " (list) " " (index) } { "Remove " (one) " " (index + 1) }
+                            button name="do" value={ "remove " (list) " " (index) } { "Remove " (one) " " (index + 1) }
                         }
                     }
                 }
-                @for problem in problems { p.bad { (page::visible(problem)) } }
+                @for problem in problems { p.bad { (text::prose(problem)) } }
                 @if self.may_change {
-                    button.second name="do" value={ "add " (list) } autofocus[self.has_focus(list)] { "Add: " (one) }
+                    button name="do" value={ "add " (list) } autofocus[self.has_focus(list)] { "Add: " (one) }
                 }
             }
         }
@@ -183,8 +183,8 @@ impl<'a> View<'a> {
                     @for (message, id) in self.problems.all() {
                         li {
                             @match id {
-                                Some(id) => { a href={ "#" (id) } { (page::visible(message)) } }
-                                None => { (page::visible(message)) }
+                                Some(id) => { a href={ "#" (id) } { (text::prose(message)) } }
+                                None => { (text::prose(message)) }
                             }
                         }
                     }

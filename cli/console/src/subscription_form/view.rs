@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::{AUTHENTICATION, SCHEMA, TYPE, shown};
 use crate::{
     form::view::{Text, View},
-    page,
+    text,
 };
 
 /// The groups of fields, each with a hint and with what the paths of its settings begin with. The last
@@ -56,7 +56,7 @@ pub(crate) fn sections(form: View<'_>, about: About<'_>) -> Markup {
                 @for one in all.iter().filter(|one| group_of(one) == group) { (top(form, one, about)) }
             }
         }
-        p.muted { "A text in quotation marks is read as JSON, for characters that do not show: " code { "\"a\\u200bb\"" } "." }
+        p.m { "A text in quotation marks is read as JSON, for characters that do not show: " code { "\"a\\u200bb\"" } "." }
     }
 }
 
@@ -66,7 +66,7 @@ fn top(form: View<'_>, setting: &Setting, about: About<'_>) -> Markup {
         ("destination.endpointUrl", Some(url)) => {
             let hint = format!(
                 "Empty: {} stays, with its query. Another one is asked for its consent.",
-                page::visible(url)
+                text::visible(url)
             );
             let text =
                 Text { name: setting.path, label: setting.label, hint: &hint, ..Text::default() };
@@ -87,7 +87,7 @@ fn chosen(form: View<'_>, setting: &Setting, what: &str) -> Markup {
     html! {
         (field(&form, setting, setting.path))
         input type="hidden" name=(shown(setting.path)) value=(form.fields.get(setting.path));
-        @if form.may_change { button.second name="do" value="choose" { "Show the fields of this " (what) } }
+        @if form.may_change { button name="do" value="choose" { "Show the fields of this " (what) } }
     }
 }
 

@@ -15,9 +15,9 @@ use gridpost_core::subscription::{Batching, SubscriptionKey};
 use gridpost_core::time::Timestamp;
 use serde::Serialize;
 
-/// How long after its end an hour stays open: publishes take up to 29 s, and their counts are in the
+/// How long after its beginning an hour stays open: publishes take up to 29 s, and their counts are in the
 /// logs some seconds after that.
-const OPEN_FOR_MS: i64 = 65 * 60_000;
+pub const OPEN_FOR_MS: i64 = 65 * 60_000;
 
 /// Messages in a deployment's queues, about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

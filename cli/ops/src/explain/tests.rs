@@ -96,6 +96,45 @@ async fn a_deleted_topic_has_a_history_and_a_misspelt_one_none() {
     }
 }
 
+/// The topics that entries name; without entries, each whose dead letters have the event.
+#[tokio::test]
+async fn an_event_is_found_in_all_topics() {
+    let of = |topic: &str| documents::journal_entry(&json!({ "topic": topic }));
+    let stores = json!({"deadLetterDestination": {"endpointType": "S3Bucket",
+        "properties": {"bucketName": "b"}}});
+    let one = documents::list(&[documents::subscription("one", &json!({"properties": stores}))]);
+    let letter = documents::dead_letter(&json!({"id": "l", "event": "{}"}));
+    let verdict =
+        json!({"eventSubscription": "one", "state": "Active", "matches": true, "refusedBy": []});
+    let topics = ["orders", "shop", "users"].map(|name| documents::topic(name, &json!({})));
+    let letters = "GET /topics/shop/eventSubscriptions/one/deadLetters";
+    for (entries, want) in
+        [(vec![of("users"), of("orders")], vec!["orders", "users"]), (vec![], vec!["shop"])]
+    {
+        let answer = documents::journal_query(&json!({ "attempts": entries }));
+        let api = FakeApi::answering(&[
+            ("POST /journalQueries ", 200, answer),
+            (&format!("{letters}/l "), 200, letter.clone()),
+            (letters, 200, documents::list(std::slice::from_ref(&letter))),
+            ("GET /topics/shop/eventSubscriptions ", 200, one.clone()),
+            ("POST /topics/shop/explain ", 200, json!({"value": [verdict]})),
+            ("GET /topics/shop/eventSubscriptions/one/health ", 200, documents::health(&json!({}))),
+            ("GET /topics ", 200, documents::list(&topics)),
+            ("GET /topics/orders/eventSubscriptions ", 200, documents::list(&[])),
+            ("GET ", 404, json!({})),
+        ])
+        .await;
+        let arguments = TargetArguments { manage_url: Some(api.url()), ..Default::default() };
+        let target = arguments.resolve().expect("a deployment");
+        let question = Question { topic: String::new(), ..self::arguments() };
+        let found = look_everywhere(&target, question).await.expect("found");
+        let known = found.iter().filter(|(_, told)| told.is_ok());
+        assert_eq!(known.map(|(topic, _)| topic.as_str()).collect::<Vec<_>>(), want);
+        let event = found[0].1.as_ref().map(|told| told.event.is_some());
+        assert_eq!(event.ok(), Some(want == ["shop"]));
+    }
+}
+
 #[test]
 fn an_id_is_read_where_an_event_has_one() {
     for (event, want) in [
@@ -458,9 +497,10 @@ async fn dead_letters_that_can_not_be_read_keep_nothing_of_the_others_back() {
     };
     let note = "the dead letters of c can't be read: ServiceUnavailable (HTTP 503): no";
     let notes = vec![note.to_owned()];
+    let event = EventText { json: "{}".to_owned(), letter_of: Some("d".to_owned()) };
     assert_eq!(
         found(&["a", "b", "c", "d"]).await,
-        (Some(verdicts(json!([verdict]))), notes.clone())
+        (Some((verdicts(json!([verdict])), event)), notes.clone())
     );
     assert_eq!(found(&["a", "b", "c"]).await, (None, notes));
     assert_eq!(found(&["a", "b"]).await, (None, Vec::new()));

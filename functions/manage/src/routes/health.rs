@@ -178,6 +178,7 @@ fn document(
         state,
         new_events: new_events(subscription, health, rules, now),
         failures_in_row: health.row.failures,
+        failing_since: health.row.since.map(Into::into),
         last_failure_time: health.row.last_at.map(Into::into),
         cause: health.cause().map(|Cause { outcome, status }| WaitCause {
             outcome: outcome.to_string(),

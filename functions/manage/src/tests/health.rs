@@ -78,6 +78,7 @@ async fn a_health_says_why_and_until_when() {
         "state": "DelayedDelivery",
         "newEvents": "Waits",
         "failuresInRow": 10,
+        "failingSince": "2026-11-21T07:59:30.000Z",
         "lastFailureTime": "2026-11-21T07:59:40.000Z",
         "cause": {"outcome": "Busy", "httpStatusCode": 503},
         "since": "2026-11-21T07:59:40.000Z",

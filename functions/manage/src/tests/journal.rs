@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use gridpost_core::{
-    journal::{Count, Counted, Entry, EntryKind, Owner, Question, Step},
+    journal::{By, Count, Counted, Entry, EntryKind, Owner, Question, Step},
     retry::{DelayReason, outcome::Outcome},
     time::Timestamp,
 };
@@ -172,6 +172,40 @@ async fn a_series_has_what_was_counted_in_each_step() {
     assert_eq!((sum("accepted"), sum("matched"), sum("delivered")), (12, 11, 8));
     let Some((Question::Series(asked), _)) = fixture.journal.asked().pop() else { panic!("asked") };
     assert_eq!((asked.step, asked.from, asked.to), (Step::Minute, ago(3_600), NOW));
+    let defaults = (asked.by, asked.total);
+    assert_eq!(defaults, (By::EventSubscription, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_series_is_summed_by_topic_or_of_all_and_over_its_steps() {
+    let fixture = filled();
+    fixture
+        .journal
+        .count(ago(7_200), count(Owner::Topic("other".to_owned()), Counted::Accepted, 5));
+    let from = Step::HalfHour.begin(ago(7_200));
+    let ask = async |by: &str| {
+        let asked = json!({"series":
+            {"step": "halfHour", "from": time(7_200), "by": by, "total": true}});
+        let reply = fixture.send(ASK, asked).await;
+        answered(&reply)["series"].as_array().expect("entries").clone()
+    };
+    let topics = ask("topic").await;
+    let demo = json!({
+        "topic": "demo", "time": from.to_iso_8601(), "accepted": 12, "unmatched": 1, "matched": 11,
+        "redriven": 0, "delivered": 8, "deadLettered": {"total": 0, "byReason": {}},
+        "dropped": {"total": 2, "byReason": {"TimeToLiveExceeded": 2}}, "failedAttempts": {"Busy": 1},
+        "latency": {"events": 8, "buckets": {"1000": 8}, "p50AtMostMs": 1_000,
+            "p95AtMostMs": 1_000, "p99AtMostMs": 1_000},
+    });
+    assert_eq!((topics.len(), &topics[0], &topics[1]["accepted"]), (2, &demo, &json!(5)));
+    let mut together = demo;
+    together["accepted"] = json!(17);
+    together.as_object_mut().expect("an object").remove("topic");
+    assert_eq!(ask("All").await, [together]);
+    let each = ask("eventsubscription").await;
+    assert_eq!(each.len(), 3, "{each:?}");
+    let Some((Question::Series(asked), _)) = fixture.journal.asked().pop() else { panic!("asked") };
+    assert_eq!((asked.from, asked.step, asked.total), (from, Step::HalfHour, true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -304,8 +338,22 @@ async fn a_question_that_is_none_is_refused_with_every_problem() {
         (json!({"series": {"from": time(0), "to": early}}), "series.from must not be after to"),
         (
             json!({"series": {"from": early, "step": "Minute"}}),
-            "series.step must be Hour for a time of more than 3 days, but is Minute",
+            "series.step must be longer for a time of more than 3 days, but is Minute",
         ),
+        (
+            json!({"series": {"from": early, "step": "HalfHour"}}),
+            "series.step must be longer for a time of more than 90 days, but is HalfHour",
+        ),
+        (
+            json!({"series": {"step": "Day"}}),
+            "series.step must be 'Minute', 'FiveMinutes', 'HalfHour', ",
+        ),
+        (
+            json!({"series": {"by": "Name"}}),
+            "series.by must be 'EventSubscription', 'Topic' or 'All' (",
+        ),
+        (json!({"series": {"by": 1}}), "series.by must be "),
+        (json!({"series": {"total": "yes"}}), "series.total must be "),
         (
             json!({"ledger": {"cuts": [time(0), early]}}),
             "ledger.cuts[1] must not be before the cut",
@@ -326,7 +374,7 @@ async fn a_question_that_is_none_is_refused_with_every_problem() {
 }
 
 /// A question as an id has it.
-const QUESTION: &str = r#"{"series":{"from":"2026-01-01T00:00:00.000Z","to":"2026-01-01T01:00:00.000Z","step":"Hour"}}"#;
+const QUESTION: &str = r#"{"series":{"from":"2026-01-01T00:00:00.000Z","to":"2026-01-01T01:00:00.000Z","step":"Hour","by":"All","total":true}}"#;
 
 /// The id of a question.
 pub(super) fn id() -> String {
@@ -349,6 +397,7 @@ async fn an_id_is_taken_only_as_it_was_given() {
         of(r#"{"series":{}}"#),
         of(&QUESTION.replace(':', ": ")),
         of(&QUESTION.replace("Hour", "hour")),
+        of(&QUESTION.replace("true", "false")),
         of(&QUESTION.replace("}}", "},\"maxDollars\":1}")),
         format!("{}=", id()),
         "x".repeat(8_001),

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use gridpost_core::{
-    journal::{AttemptsQuestion, LedgerQuestion, Question, SeriesQuestion, Step},
+    journal::{AttemptsQuestion, By, LedgerQuestion, Question, SeriesQuestion, Step},
     retry::outcome::Outcome,
     time::Timestamp,
 };
@@ -23,8 +23,8 @@ pub const MAX_DOLLARS: f64 = 0.1;
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The longest time of a series by the minute.
-const MINUTES_MAX: Duration = Duration::from_secs(3 * 86_400);
+/// The most steps of less than an hour: 3 days by the minute.
+const STEPS_MAX: u64 = 3 * 24 * 60;
 
 /// A question to the journal: exactly one of attempts, ledger and series.
 #[serde_with::skip_serializing_none]
@@ -94,13 +94,21 @@ pub struct SeriesQuery {
     pub topic: Option<String>,
     /// Of event subscriptions of this name.
     pub event_subscription: Option<String>,
-    /// An hour before `to` by default. On one machine, the beginning of its step.
+    /// An hour before `to` by default; rounded down to the step, which begins at a multiple of its length, UTC.
     pub from: Option<Time>,
-    /// Before this time; now by default. On one machine, the end of its step.
+    /// Before this time; now by default. On one machine, the end of its minute, and by Hour or ThreeHours of
+    /// its hour.
     pub to: Option<Time>,
-    /// Minute goes with 3 days at most.
+    /// Without `total`, Minute goes with 3 days at most, FiveMinutes with 15, HalfHour with 90.
     #[schema(value_type = Option<stand_in::JournalStep>, default = "Hour")]
     pub step: Option<Step>,
+    /// EventSubscription: an entry for each event subscription and, with other counts, for each topic.
+    /// Topic: one for each topic, together with its event subscriptions. All: one for all together.
+    #[schema(value_type = Option<stand_in::JournalBy>, default = "EventSubscription")]
+    pub by: Option<By>,
+    /// Sums all steps; the time of an entry is `from`.
+    #[schema(default = false)]
+    pub total: Option<bool>,
 }
 
 impl JournalQueryInput {
@@ -149,9 +157,15 @@ impl JournalQueryInput {
                 let mut reading = Reading { member: "series", problems };
                 reading.names(&asked.topic, &asked.event_subscription);
                 let (from, to) = reading.span((asked.from, asked.to, HOUR), now);
-                let step = asked.step.unwrap_or_default();
-                if step == Step::Minute && to.since(from) > MINUTES_MAX {
-                    let rule = "must be Hour for a time of more than 3 days, but is Minute";
+                let (step, total) =
+                    (asked.step.unwrap_or_default(), asked.total.unwrap_or_default());
+                let (from, steps_max) = (step.begin(from), STEPS_MAX * u64::from(step.minutes()));
+                let is_long = step.begin(to).since(from) > Duration::from_secs(60 * steps_max);
+                if is_long && !total && step.minutes() < Step::Hour.minutes() {
+                    let days = steps_max / 24 / 60;
+                    let rule = format!(
+                        "must be longer for a time of more than {days} days, but is {step}"
+                    );
                     reading.add(Code::InvalidValue, "step", rule);
                 }
                 Some(Question::Series(SeriesQuestion {
@@ -160,6 +174,8 @@ impl JournalQueryInput {
                     from,
                     to,
                     step,
+                    by: asked.by.unwrap_or_default(),
+                    total,
                 }))
             }
             _ => {
@@ -253,6 +269,8 @@ impl From<&Question> for JournalQueryInput {
                     from: Some(question.from.into()),
                     to: Some(question.to.into()),
                     step: Some(question.step),
+                    by: Some(question.by),
+                    total: question.total.then_some(true),
                 });
             }
         }

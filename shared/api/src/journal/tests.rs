@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use gridpost_core::{
-    journal::{Count, Counted},
+    journal::{Count, Counted, Series},
     ledger::Latencies,
 };
 use serde_json::json;
@@ -59,4 +59,44 @@ fn ledgers_are_read_as_they_were_written() {
     assert_eq!((read.entries(), read.leaves_out.len()), (5, 1));
     let waiting: Vec<_> = read.ledger.iter().flatten().map(|entry| entry.waiting).collect();
     assert_eq!(waiting, [None, Some(5), Some(4), Some(-3), Some(-3)]);
+}
+
+#[test]
+fn series_are_read_as_they_were_written() {
+    let key = SubscriptionKey { topic: "t".to_owned(), name: "s".to_owned() };
+    // Entries, and the members of the last.
+    for (by, entries, has_topic, has_name) in [
+        (By::EventSubscription, 2, true, true),
+        (By::Topic, 1, true, false),
+        (By::All, 1, false, false),
+    ] {
+        let mut series = Series::of(by);
+        for (owner, counted) in [
+            (Owner::Topic(key.topic.clone()), Counted::Accepted),
+            (Owner::Subscription(key.clone()), Counted::Matched),
+        ] {
+            let publish_time = Timestamp::default();
+            let count = Count { owner, publish_time, counted, events: 3, once: None };
+            series.add(publish_time, &count);
+        }
+        let answer = Answer {
+            known: Known::Series(series),
+            known_until: Timestamp::default(),
+            begins: None,
+            lacks_first_successes: false,
+            next: None,
+        };
+        let query = JournalQuery::new("q".to_owned(), JournalQueryStatus::Succeeded, 0.0, 0.0);
+        let query = query.answered(answer);
+        let read: JournalQuery =
+            serde_json::from_str(&json!(query).to_string()).expect("an answer");
+        assert_eq!((read.entries(), &read), (entries, &query));
+        let last = read.series.iter().flatten().last().expect("an entry");
+        let JournalCounts { topic, event_subscription } = &last.counts;
+        assert_eq!(
+            (last.topic.is_some(), last.event_subscription.is_some()),
+            (has_topic, has_name)
+        );
+        assert_eq!((topic.is_none(), event_subscription.is_some()), (has_name, true), "{last:?}");
+    }
 }

@@ -2,7 +2,8 @@
 
 use gridpost_core::{
     journal::{
-        AttemptsQuestion, Entry, EntryKind, Known, LedgerQuestion, Question, Series, SeriesQuestion,
+        AttemptsQuestion, Count, Entry, EntryKind, Known, LedgerQuestion, Question, Series,
+        SeriesQuestion,
     },
     ledger::{Ledger, counts_of},
     metric::{DELIVERY_ATTEMPT_FAIL_COUNT, PUBLISH_HOUR},
@@ -128,44 +129,43 @@ impl<'q> Counts<'q> {
             Question::Ledger(asked) => {
                 Some(Self::Ledger(asked, vec![Ledger::default(); asked.cuts.len() + 1]))
             }
-            Question::Series(asked) => Some(Self::Series(asked, Series::default())),
+            Question::Series(asked) => Some(Self::Series(asked, Series::of(asked.by))),
         }
     }
 
-    /// Adds a line that was logged then.
+    /// Adds what a line that was logged then counts of the names that are asked for.
     pub(super) fn take(&mut self, at: Timestamp, line: &str) {
+        let (topic, name) = match self {
+            Self::Ledger(asked, _) => (&asked.topic, &asked.subscription),
+            Self::Series(asked, _) => (&asked.topic, &asked.subscription),
+        };
+        let counts = counts_of(line).into_iter();
+        let is_asked =
+            |Count { owner, .. }: &Count| is_named(owner.topic(), owner.name(), topic, name);
+        let counts: Vec<_> = counts.filter(is_asked).collect();
+        self.add(at, counts);
+    }
+
+    /// Adds counts of the names that are asked for, or sums of these.
+    pub(super) fn add(&mut self, at: Timestamp, counts: Vec<Count>) {
         match self {
             Self::Ledger(asked, ledgers) => {
                 let ledger = &mut ledgers[asked.cuts.partition_point(|cut| *cut <= at)];
-                let counts = counts_of(line).into_iter();
+                let counts = counts.iter();
                 let counts = counts.filter(|count| count.publish_time >= asked.from.hour());
-                counts.for_each(|count| ledger.count(&count));
+                counts.for_each(|count| ledger.count(count));
             }
             Self::Series(asked, series) => {
-                let begins = asked.step.begin(at);
-                counts_of(line).iter().for_each(|count| series.add(begins, count));
+                counts.iter().for_each(|count| series.add(asked.begin(at), count));
             }
         }
     }
 
-    /// Returns what was counted of the names that are asked for.
+    /// Returns what was counted.
     pub(super) fn known(self) -> Known {
         match self {
-            Self::Ledger(LedgerQuestion { topic: of, subscription, .. }, mut ledgers) => {
-                for ledger in &mut ledgers {
-                    ledger.intakes.retain(|(topic, _), _| is_named(topic, None, of, subscription));
-                    ledger.accounts.retain(|(key, _), _| {
-                        is_named(&key.topic, Some(&key.name), of, subscription)
-                    });
-                }
-                Known::Ledger(ledgers)
-            }
-            Self::Series(SeriesQuestion { topic: of, subscription, .. }, mut series) => {
-                series.0.retain(|(_, owner), _| {
-                    is_named(owner.topic(), owner.name(), of, subscription)
-                });
-                Known::Series(series)
-            }
+            Self::Ledger(_, ledgers) => Known::Ledger(ledgers),
+            Self::Series(_, series) => Known::Series(series),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Plans what a question reads: which log groups, which times, how much.
 
 use gridpost_core::{
-    journal::{AttemptsQuestion, Question, Step},
+    journal::{AttemptsQuestion, By, Question, Step},
     name,
     time::Timestamp,
 };
@@ -26,9 +26,6 @@ const COUNTING: &[&str] = &["ingest", "intake", "dispatch", "dead-letter", "redr
 const SECOND_MS: i64 = 1_000;
 const MINUTE_MS: i64 = 60_000;
 const HOUR_MS: i64 = 3_600_000;
-
-/// The most time by minutes that Logs Insights is asked for.
-const MINUTES_FOR_MS: i64 = 3 * HOUR_MS;
 
 /// The size of lines in the first slice that is read.
 const SLICE_BYTES: f64 = 2e6;
@@ -115,20 +112,23 @@ fn first_whole_hour(days: u32, now: Timestamp) -> Timestamp {
     before(now, i64::from(days) * 24 * HOUR_MS - HOUR_MS + 1).hour()
 }
 
-/// Refuses a question that has too many results for Logs Insights.
+/// Refuses a question that has too many results for Logs Insights: those by steps of less than an hour, unless a
+/// step has one owner.
 pub(super) fn check_size(question: &Question) -> Result<(), JournalError> {
     let Question::Series(asked) = question else { return Ok(()) };
-    let length_ms = asked.to.as_millis() - asked.from.as_millis();
-    let is_small =
-        asked.topic.is_some() && asked.subscription.is_some() && length_ms <= MINUTES_FOR_MS;
-    if asked.step == Step::Hour || is_small {
+    let is_of_one = match asked.by {
+        By::EventSubscription => asked.topic.is_some() && asked.subscription.is_some(),
+        By::Topic => asked.topic.is_some(),
+        By::All => true,
+    };
+    if is_of_one || asked.total || asked.step.minutes() >= Step::Hour.minutes() {
         return Ok(());
     }
-    Err(JournalError::TooMuch(
-        "this deployment logs so much that minutes can be had for at most 3 hours of one event \
-         subscription: ask for hours, or name a topic and an event subscription and at most 3 hours"
-            .to_owned(),
-    ))
+    Err(JournalError::TooMuch(format!(
+        "this deployment logs so much that {} goes with one event subscription of a topic, with one topic by \
+         Topic, or with all by All: ask for one of these, for a total, or for hours",
+        asked.step
+    )))
 }
 
 /// Returns the same key for questions that have the same answer, whatever its pages. A version with other

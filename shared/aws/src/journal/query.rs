@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 
 use gridpost_core::{
-    journal::{EntryKind, Question, Step},
-    ledger::BOUNDS_MS,
+    journal::{By, Count, EntryKind, Question, Step},
+    ledger::{self, BOUNDS_MS},
     metric::{
         DEAD_LETTER_REASON, DEAD_LETTERED_COUNT, DELIVERY_ATTEMPT_FAIL_COUNT,
         DELIVERY_SUCCESS_COUNT, DROP_REASON, DROPPED_EVENT_COUNT, EVENT_SUBSCRIPTION_NAME,
@@ -38,7 +38,7 @@ const SUMS: [&str; 7] = [
     DROPPED_EVENT_COUNT,
 ];
 
-const KEYS: [&str; 4] = [TOPIC, EVENT_SUBSCRIPTION_NAME, DEAD_LETTER_REASON, DROP_REASON];
+const OWNER: [&str; 2] = [TOPIC, EVENT_SUBSCRIPTION_NAME];
 
 /// Begins the name of a sum; the buckets of latencies come after another one.
 const SUM: &str = "sum_";
@@ -82,28 +82,35 @@ pub(super) fn text(question: &Question, from: Timestamp, to: Timestamp) -> Strin
         }
         Question::Ledger(asked) => {
             only_names(&mut text, &asked.topic, &asked.subscription);
-            sums(&mut text, &[], &[PUBLISH_HOUR]);
+            sums(&mut text, &[], &[&OWNER[..], &[PUBLISH_HOUR]].concat());
         }
         Question::Series(asked) => {
             only_names(&mut text, &asked.topic, &asked.subscription);
-            sums(&mut text, &[DELIVERY_ATTEMPT_FAIL_COUNT], &[ERROR, bin(asked.step)]);
+            let owner = match asked.by {
+                By::EventSubscription => &OWNER[..],
+                By::Topic => &[TOPIC],
+                By::All => &[],
+            };
+            let bin = bin(asked.step);
+            let step = if asked.total { &[][..] } else { &[&*bin] };
+            sums(&mut text, &[DELIVERY_ATTEMPT_FAIL_COUNT], &[owner, &[ERROR], step].concat());
         }
     }
     let _ = write!(text, " | limit {ROWS_MAX}");
     text
 }
 
-fn bin(step: Step) -> &'static str {
-    match step {
-        Step::Minute => "bin(1m)",
-        Step::Hour => "bin(1h)",
+fn bin(step: Step) -> String {
+    match step.minutes() {
+        minutes if minutes.is_multiple_of(60) => format!("bin({}h)", minutes / 60),
+        minutes => format!("bin({minutes}m)"),
     }
 }
 
-/// Returns a name in lower case, as queries compare it. Returns `None` if no resource can have that name.
+/// Returns a name in lower case, as queries compare it; an empty one if no resource can have that name.
 fn name_in_query(name: &Option<String>) -> Option<String> {
     let name = name.as_deref()?;
-    (plain_part(name) == Some(name)).then(|| name::folded(name))
+    Some(if plain_part(name) == Some(name) { name::folded(name) } else { String::new() })
 }
 
 fn only_names(text: &mut String, topic: &Option<String>, subscription: &Option<String>) {
@@ -119,7 +126,7 @@ fn sums(text: &mut String, more: &[&str], by: &[&str]) {
     let bounds = BOUNDS_MS.iter().map(u64::to_string).chain(["more".to_owned()]);
     let buckets = bounds.map(|it| format!("sum(`{LATENCY_MS}.{it}`) as {BUCKET}{it}"));
     let sums: Vec<_> = counts.chain(buckets).collect();
-    let by: Vec<_> = KEYS.iter().chain(by).copied().collect();
+    let by: Vec<_> = [DEAD_LETTER_REASON, DROP_REASON].iter().chain(by).copied().collect();
     let _ = write!(text, " | stats {} by {}", sums.join(", "), by.join(", "));
 }
 
@@ -128,8 +135,8 @@ pub(super) fn line_of(row: &Row) -> Option<LogLine> {
     Some(LogLine { at: time(row.get("@timestamp")?)?, text: row.get("@message")?.clone() })
 }
 
-/// Returns a row of sums as a line that counts them; `at` is a time in the period that was asked for.
-pub(super) fn counts_of(row: &Row, at: Timestamp) -> Option<LogLine> {
+/// Reads the counts of a row of sums, and when they were made; `at` is a time in the period that was asked for.
+pub(super) fn counts_of(row: &Row, at: Timestamp) -> Option<(Timestamp, Vec<Count>)> {
     let (mut line, mut buckets, mut at) = (Map::new(), Map::new(), at);
     for (field, value) in row {
         // Large sums may be written with an exponent.
@@ -154,7 +161,9 @@ pub(super) fn counts_of(row: &Row, at: Timestamp) -> Option<LogLine> {
         line.insert(LATENCY_MS.to_owned(), Value::Object(buckets));
         line.entry(PUBLISH_HOUR).or_insert_with(|| json!(at.to_iso_8601()));
     }
-    Some(LogLine { at, text: Value::Object(line).to_string() })
+    // Sums of all topics have none.
+    line.entry(TOPIC).or_insert_with(|| json!(""));
+    Some((at, ledger::counts_of(&Value::Object(line).to_string())))
 }
 
 /// Reads a time of Logs Insights, `2026-11-21 08:00:00.000`, UTC.

@@ -87,11 +87,28 @@ fn series_and_ledger_agree() {
     }
     let mut sum = Account::default();
     let mut failed = 0;
-    for flow in series.0.values() {
+    for flow in series.flows.values() {
         sum.add(&flow.account);
         failed += flow.failed.values().sum::<u64>();
     }
     let totals = ledger.totals();
     assert_eq!(totals.values().collect::<Vec<_>>(), [&sum]);
-    assert_eq!((failed, sum.delivered, series.0.len()), (90, 2 * 90 * 3, 90));
+    assert_eq!((failed, sum.delivered, series.flows.len()), (90, 2 * 90 * 3, 90));
+}
+
+#[test]
+fn steps_begin_at_multiples_of_their_length() {
+    let at = |text: &str| Timestamp::parse_rfc_3339(text).expect("a time");
+    for (step, late, early) in [
+        (Step::Minute, "05:44", "23:59"),
+        (Step::FiveMinutes, "05:40", "23:55"),
+        (Step::HalfHour, "05:30", "23:30"),
+        (Step::Hour, "05:00", "23:00"),
+        (Step::ThreeHours, "03:00", "21:00"),
+    ] {
+        let (late, early) = (format!("2026-01-01T{late}:00Z"), format!("1969-12-31T{early}:00Z"));
+        assert_eq!(step.begin(at("2026-01-01T05:44:59.999Z")), at(&late), "{step}");
+        assert_eq!(step.begin(at("1969-12-31T23:59:59.999Z")), at(&early), "{step}");
+        assert_eq!(step.begin(at(&late)), at(&late), "{step}");
+    }
 }

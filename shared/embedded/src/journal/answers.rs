@@ -1,10 +1,10 @@
 //! Answers questions.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, ops::Range};
 
 use gridpost_core::{
     journal::{
-        AttemptsQuestion, Count, Entry, EntryKind, Known, LedgerQuestion, Question,
+        AttemptsQuestion, By, Count, Entry, EntryKind, Known, LedgerQuestion, Question,
         Series as Flows, SeriesQuestion, Step,
     },
     ledger::Ledger,
@@ -14,11 +14,11 @@ use gridpost_core::{
 use rusqlite::{Connection, Row};
 
 use super::{
-    counts::{self, Series},
+    counts::{self, Owners, Series, Sums},
     entries::{self, AT, COLUMNS, EVENT_IDS, KIND, OUTCOME, OWNER},
     retention::{begins, oldest},
     segments::{Places, Segment, Term, sealed},
-    words::Words,
+    words::{TOGETHER, Words},
 };
 
 /// Rows that one page looks at: a second or less.
@@ -205,11 +205,11 @@ fn ledger(
     let LedgerQuestion { topic, subscription, from, to, cuts } = question;
     // The sums do not say when they were counted.
     let mut periods = vec![Ledger::default(); cuts.len() + 1];
-    let names = (topic.as_deref(), subscription.as_deref());
-    let (begins, next) =
-        counted(connection, Series::Ledger, (*from, *to), names, place, |_, count| {
-            periods[0].count(&count);
-        })?;
+    let counts = Counts::of(connection, topic.as_deref(), subscription.as_deref())?;
+    let steps = after(Series::Ledger.steps(*from, *to), place);
+    let put = |_, count: Count| periods[0].count(&count);
+    let next = counts.read(Series::Ledger, steps, Some(1), &counts.each(), put)?;
+    let begins = begins(connection, Some(Series::Ledger))?.filter(|begins| begins > from);
     Ok(Page { known: Known::Ledger(periods), begins, next })
 }
 
@@ -218,38 +218,104 @@ fn series(
     question: &SeriesQuestion,
     place: Option<i64>,
 ) -> rusqlite::Result<Page> {
-    let SeriesQuestion { topic, subscription, from, to, step } = question;
-    let mut flows = Flows::default();
-    let names = (topic.as_deref(), subscription.as_deref());
-    let series = match step {
-        Step::Minute => Series::Minutes,
-        Step::Hour => Series::Hours,
+    let SeriesQuestion { topic, subscription, step, by, total, .. } = question;
+    let counts = Counts::of(connection, topic.as_deref(), subscription.as_deref())?;
+    let owners = match (by, topic, subscription) {
+        (By::EventSubscription, ..) | (_, _, Some(_)) => counts.each(),
+        (By::Topic, None, None) => Owners::WholeTopics,
+        (By::All, None, None) => Owners::These([TOGETHER].into()),
+        (_, Some(topic), None) => Owners::These(counts.words.whole_topics(topic)),
     };
-    let (begins, next) = counted(connection, series, (*from, *to), names, place, |at, count| {
-        flows.add(at, &count);
-    })?;
-    Ok(Page { known: Known::Series(flows), begins, next })
+    let (mut flows, mut lacks_before, mut next) = (Flows::of(*by), None, None);
+    for (series, steps) in parts(connection, question, &counts.recent)? {
+        let removed = begins(connection, Some(series))?;
+        let removed = removed.filter(|end| !steps.is_empty() && *end > series.begin(steps.start));
+        lacks_before = lacks_before.max(removed.map(|end| end.min(series.begin(steps.end))));
+        let summed = (!total).then(|| series.steps_of(*step));
+        let put = |at, count: Count| flows.add(question.begin(at), &count);
+        next = counts.read(series, after(steps, place), summed, &owners, put)?;
+    }
+    Ok(Page { known: Known::Series(flows), begins: lacks_before, next })
 }
 
-/// Reads counts with the beginning of their steps, from the step `place` on. Returns when the series begins,
-/// if that is later, and the first step of the next page.
-fn counted(
+/// Returns the steps that a question asks for. A total of minutes has whole hours where it can.
+fn parts(
     connection: &Connection,
-    series: Series,
-    (from, to): (Timestamp, Timestamp),
-    (topic, subscription): (Option<&str>, Option<&str>),
-    place: Option<i64>,
-    mut put: impl FnMut(Timestamp, Count),
-) -> rusqlite::Result<(Option<Timestamp>, Option<i64>)> {
-    let words = Words::read(connection)?;
-    let owners = words.owners(topic, subscription);
-    let all = series.steps(from, to);
-    let steps = place.unwrap_or(all.start).max(all.start)..all.end;
-    let put = |at, owner, counted, events| {
-        if let (Some(owner), Some(counted)) = (words.owner(owner), words.parsed(counted)) {
-            put(at, Count { owner, publish_time: at, counted, events, once: None });
+    question: &SeriesQuestion,
+    recent: &Sums,
+) -> rusqlite::Result<Vec<(Series, Range<i64>)>> {
+    let SeriesQuestion { from, to, step, total, .. } = question;
+    let from = step.begin(*from);
+    if step.minutes() >= Step::Hour.minutes() {
+        return Ok(vec![(Series::Hours, Series::Hours.steps(from, *to))]);
+    }
+    let minutes = Series::Minutes.steps(from, *to);
+    let newest = counts::edge(connection, Series::Minutes, "max")?.max(recent.newest_minute());
+    let is_to_the_end = newest.is_none_or(|newest| newest < minutes.end);
+    let end = if is_to_the_end { minutes.end + 59 } else { minutes.end };
+    let hours = (minutes.start + 59).div_euclid(60)..end.div_euclid(60);
+    if !total || hours.is_empty() {
+        return Ok(vec![(Series::Minutes, minutes)]);
+    }
+    let (before, after) = (minutes.start..hours.start * 60, hours.end * 60..minutes.end);
+    Ok(vec![(Series::Minutes, before), (Series::Hours, hours), (Series::Minutes, after)])
+}
+
+/// Returns the steps from a place on.
+fn after(steps: Range<i64>, place: Option<i64>) -> Range<i64> {
+    place.map_or(steps.start, |place| place.max(steps.start))..steps.end
+}
+
+/// Counts of the owners asked for.
+struct Counts<'a> {
+    connection: &'a Connection,
+    words: Words,
+    recent: Sums,
+    /// None for all.
+    owners: Option<HashSet<i64>>,
+}
+
+impl<'a> Counts<'a> {
+    fn of(
+        connection: &'a Connection,
+        topic: Option<&str>,
+        subscription: Option<&str>,
+    ) -> rusqlite::Result<Self> {
+        let (words, recent) = (Words::read(connection)?, Sums::recent(connection)?);
+        let owners = words.owners(topic, subscription);
+        Ok(Self { connection, words, recent, owners })
+    }
+
+    fn each(&self) -> Owners {
+        self.owners.clone().map_or(Owners::Each, Owners::These)
+    }
+
+    /// Reads counts with the beginning of their steps: recent ones, and those that [`counts::read`] sums.
+    fn read(
+        &self,
+        series: Series,
+        steps: Range<i64>,
+        summed: Option<i64>,
+        owners: &Owners,
+        mut put: impl FnMut(Timestamp, Count),
+    ) -> rusqlite::Result<Option<i64>> {
+        let mut put = |step, owner, counted, events| {
+            let at = series.begin(step);
+            if let (Some(owner), Some(counted)) =
+                (self.words.owner(owner), self.words.parsed(counted))
+            {
+                let events = u64::try_from(events).unwrap_or(0);
+                put(at, Count { owner, publish_time: at, counted, events, once: None });
+            }
+        };
+        let next = counts::read(self.connection, series, steps.clone(), summed, owners, &mut put)?;
+        for (step, owner, counted, events) in
+            self.recent.within(series, steps.start..next.unwrap_or(steps.end))
+        {
+            if self.owners.as_ref().is_none_or(|owners| owners.contains(&owner)) {
+                put(step, owner, counted, events);
+            }
         }
-    };
-    let next = counts::read(connection, series, steps, owners.as_ref(), put)?;
-    Ok((begins(connection, Some(series))?.filter(|begins| *begins > from), next))
+        Ok(next)
+    }
 }

@@ -1,7 +1,8 @@
 //! Counts, summed by step of time, owner, and what is counted.
 //!
 //! A commit writes its sums as one row of recent counts. Now and then these are added to the steps of their
-//! series, together.
+//! series, together. The series by time of counting have sums of more than one owner, too: of each topic with its
+//! event subscriptions, and of all.
 
 use std::{
     collections::{BTreeMap, HashSet, btree_map::Entry},
@@ -10,14 +11,14 @@ use std::{
 };
 
 use gridpost_core::{
-    journal::{Count, Counted},
+    journal::{Count, Counted, Step},
     subscription::SubscriptionKey,
     time::Timestamp,
 };
 use rusqlite::{Connection, OptionalExtension};
 use uuid::Uuid;
 
-use super::words::{Numbers, owner_text};
+use super::words::{Numbers, TOGETHER, owner_text};
 
 /// Recent rows, the sums in them, and how many of these differ, that are added to the series together: in
 /// some milliseconds.
@@ -25,11 +26,21 @@ const RECENT_ROWS_MAX: usize = 256;
 const RECENT_IN_ROWS_MAX: usize = 4_096;
 const RECENT_SUMS_MAX: usize = 1_000;
 
-/// Rows of a page, about: it ends with a step.
-const ROWS_MAX: usize = 5_000;
+/// Entries of a page, about, and the rows that it looks at: it ends with a step.
+const ENTRIES_MAX: usize = 5_000;
+const LOOKED_AT_MAX: usize = 100_000;
 
 /// How long counts are recent.
 const RECENT_FOR: Duration = Duration::from_secs(60 * 60);
+
+/// Whose sums are read.
+pub(super) enum Owners {
+    /// Topics and event subscriptions, each by itself.
+    Each,
+    /// Topics, each with its event subscriptions.
+    WholeTopics,
+    These(HashSet<i64>),
+}
 
 /// A series of steps of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +67,11 @@ impl Series {
 
     fn step_ms(self) -> i64 {
         if self == Self::Minutes { 60_000 } else { 3_600_000 }
+    }
+
+    /// Returns how many of its steps are in a longer one.
+    pub(super) fn steps_of(self, step: Step) -> i64 {
+        i64::from(step.minutes()) * 60_000 / self.step_ms()
     }
 
     fn step(self, at: Timestamp) -> i64 {
@@ -185,11 +201,29 @@ impl Sums {
         Ok(written)
     }
 
+    /// Returns the newest minute in which something was counted.
+    pub(super) fn newest_minute(&self) -> Option<i64> {
+        self.sums.keys().map(|key| key.minute).max()
+    }
+
+    /// Returns the sums of some steps: step, owner, what is counted, events.
+    pub(super) fn within(
+        &self,
+        series: Series,
+        steps: Range<i64>,
+    ) -> impl Iterator<Item = (i64, i64, i64, i64)> {
+        self.sums.iter().filter_map(move |(key, events)| {
+            let step = key.step(series).filter(|step| steps.contains(step))?;
+            Some((step, key.owner, key.counted, *events))
+        })
+    }
+
     /// Writes sums of this transaction, and adds them to the recent ones. Returns how many rows of series
     /// were written.
     pub(super) fn commit(
         self,
         connection: &Connection,
+        numbers: &mut Numbers,
         recent: &mut Self,
         now: Timestamp,
     ) -> rusqlite::Result<usize> {
@@ -212,10 +246,14 @@ impl Sums {
             return Ok(0);
         }
         connection.prepare_cached("DELETE FROM recent_counts")?.execute([])?;
-        std::mem::take(recent).add_to_series(connection)
+        std::mem::take(recent).add_to_series(connection, numbers)
     }
 
-    fn add_to_series(self, connection: &Connection) -> rusqlite::Result<usize> {
+    fn add_to_series(
+        self,
+        connection: &Connection,
+        numbers: &mut Numbers,
+    ) -> rusqlite::Result<usize> {
         for ((owner, hour), change) in self.waiting_changes(connection)? {
             let add = "INSERT INTO waiting_events (owner, hour, events) VALUES (?1, ?2, ?3) \
                        ON CONFLICT DO UPDATE SET events = events + excluded.events";
@@ -223,12 +261,19 @@ impl Sums {
             let delete = "DELETE FROM waiting_events WHERE owner = ?1 AND hour = ?2 AND events = 0";
             connection.prepare_cached(delete)?.execute((owner, hour))?;
         }
-        let mut steps = BTreeMap::<_, i64>::new();
+        let (mut steps, mut topics) = (BTreeMap::<_, i64>::new(), BTreeMap::new());
         for (key, events) in self.sums {
+            let topic = match topics.entry(key.owner) {
+                Entry::Occupied(entry) => *entry.get(),
+                Entry::Vacant(entry) => *entry.insert(numbers.of_topic(connection, key.owner)?),
+            };
             for series in Series::ALL {
                 let Some(step) = key.step(series) else { continue };
-                let sum = steps.entry((series.number(), step, key.owner, key.counted)).or_default();
-                *sum = sum.saturating_add(events);
+                let more = [-topic, TOGETHER].into_iter().filter(|_| series != Series::Ledger);
+                for owner in more.chain([key.owner]) {
+                    let sum = steps.entry((series.number(), step, owner, key.counted)).or_default();
+                    *sum = sum.saturating_add(events);
+                }
             }
         }
         let mut written = 0;
@@ -292,53 +337,50 @@ pub(super) fn waiting(
     of.iter().map(waiting).collect()
 }
 
-/// Reads sums of some steps: the step's beginning, owner, what is counted, events. `None` for all owners.
-/// Returns the step at which the next page begins.
+/// Reads sums of some steps without recent counts: step, owner, what is counted, events. Always `summed` steps are
+/// one, or all of them. Returns the step at which the next page begins.
 pub(super) fn read(
     connection: &Connection,
     series: Series,
     steps: Range<i64>,
-    owners: Option<&HashSet<i64>>,
-    mut put: impl FnMut(Timestamp, i64, i64, u64),
+    summed: Option<i64>,
+    owners: &Owners,
+    mut put: impl FnMut(i64, i64, i64, i64),
 ) -> rusqlite::Result<Option<i64>> {
-    let mut put = |step: i64, owner, counted, events: i64| {
-        put(series.begin(step), owner, counted, u64::try_from(events).unwrap_or(0));
-    };
     let first = steps.start.max(edge(connection, series, "min")?.unwrap_or(0));
     let until = steps.end.min(edge(connection, series, "max")?.map_or(0, |last| last + 1));
-    // Looks up each step of each owner asked for: others may have many more rows.
-    let select = match owners {
-        None => {
-            "SELECT step, owner, counted, events FROM counts \
-             WHERE series = ?1 AND step >= ?2 AND step < ?3 AND ?4 IS NOT NULL ORDER BY step"
-        }
-        Some(_) => {
-            "WITH RECURSIVE steps (at) AS \
-             (SELECT ?2 WHERE ?2 < ?3 UNION ALL SELECT at + 1 FROM steps WHERE at + 1 < ?3) \
-             SELECT step, owner, counted, events FROM steps CROSS JOIN counts \
-             WHERE series = ?1 AND step = at AND owner IN (SELECT value FROM json_each(?4))"
-        }
+    let (is_one, these) = match owners {
+        Owners::Each => ("owner > 0", None),
+        Owners::WholeTopics => ("owner < 0", None),
+        Owners::These(these) => ("owner IN (SELECT value FROM json_each(?4))", Some(these)),
     };
-    let listed = serde_json::to_string(&owners).unwrap_or_default();
-    let mut select = connection.prepare_cached(select)?;
+    let listed = serde_json::to_string(&these).unwrap_or_default();
+    // Looks up each step of each owner asked for: others may have many more rows.
+    let select = format!(
+        "WITH RECURSIVE steps (at) AS \
+         (SELECT ?2 WHERE ?2 < ?3 UNION ALL SELECT at + 1 FROM steps WHERE at + 1 < ?3) \
+         SELECT step, owner, counted, events FROM steps CROSS JOIN counts \
+         WHERE series = ?1 AND step = at AND {is_one} AND ?4 IS NOT NULL"
+    );
+    let mut select = connection.prepare_cached(&select)?;
     let mut rows = select.query((series.number(), first, until, listed))?;
-    let (mut left, mut last, mut next) = (ROWS_MAX, None, None);
+    let (mut entries, mut looked_at) = (BTreeMap::<_, BTreeMap<i64, i64>>::new(), 0);
+    let (mut last, mut next) = (first, None);
     while let Some(row) = rows.next()? {
         let step = row.get(0)?;
-        if left == 0 && last != Some(step) {
-            next = Some(step);
+        let begin = summed.map_or(first, |summed| summed * i64::div_euclid(step, summed));
+        let is_full = entries.len() >= ENTRIES_MAX || looked_at >= LOOKED_AT_MAX;
+        if is_full && begin > last {
+            next = Some(begin);
             break;
         }
-        (left, last) = (left.saturating_sub(1), Some(step));
-        put(step, row.get(1)?, row.get(2)?, row.get(3)?);
+        (last, looked_at) = (begin, looked_at + 1);
+        let entry = entries.entry((begin, row.get(1)?)).or_default();
+        let sum = entry.entry(row.get(2)?).or_default();
+        *sum = sum.saturating_add(row.get(3)?);
     }
-    let page = steps.start..next.unwrap_or(steps.end);
-    for (key, events) in Sums::recent(connection)?.sums {
-        if let Some(step) = key.step(series).filter(|step| page.contains(step))
-            && owners.is_none_or(|owners| owners.contains(&key.owner))
-        {
-            put(step, key.owner, key.counted, events);
-        }
+    for ((step, owner), sums) in entries {
+        sums.into_iter().for_each(|(counted, events)| put(step, owner, counted, events));
     }
     Ok(next)
 }

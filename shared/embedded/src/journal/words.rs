@@ -5,6 +5,9 @@ use std::collections::{HashMap, HashSet};
 use gridpost_core::{journal::Owner, name::is_same, subscription::SubscriptionKey};
 use rusqlite::{Connection, OptionalExtension};
 
+/// The number of all owners together. A topic with its event subscriptions has the number of its name, negative.
+pub(super) const TOGETHER: i64 = 0;
+
 /// Numbers that were looked up or given. What a transaction gave is void when it is rolled back.
 #[derive(Default)]
 pub(super) struct Numbers(HashMap<String, i64>);
@@ -28,6 +31,18 @@ impl Numbers {
         };
         self.0.insert(text.to_owned(), number);
         Ok(number)
+    }
+
+    /// Returns the number of an owner's topic.
+    pub(super) fn of_topic(
+        &mut self,
+        connection: &Connection,
+        number: i64,
+    ) -> rusqlite::Result<i64> {
+        let select = "SELECT text FROM words WHERE number = ?1";
+        let mut select = connection.prepare_cached(select)?;
+        let text: String = select.query_row([number], |row| row.get(0))?;
+        self.of(connection, owner(&text).topic())
     }
 }
 
@@ -70,8 +85,18 @@ impl Words {
         (topic.is_some() || subscription.is_some()).then(|| self.numbers(is_one))
     }
 
+    /// Returns the numbers of topics of that name, each with its event subscriptions.
+    pub(super) fn whole_topics(&self, name: &str) -> HashSet<i64> {
+        let topics = self.numbers(|text| !text.contains('/') && is_same(text, name));
+        topics.into_iter().map(|number| -number).collect()
+    }
+
+    /// Returns an owner; of a topic with its event subscriptions, that topic; of all together, one without a name.
     pub(super) fn owner(&self, number: i64) -> Option<Owner> {
-        self.text(number).map(owner)
+        match number {
+            TOGETHER => Some(Owner::Topic(String::new())),
+            number => self.text(number.abs()).map(owner),
+        }
     }
 }
 

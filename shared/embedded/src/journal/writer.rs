@@ -173,7 +173,7 @@ impl Store {
                 rows += ONCE_SUMS * sums.count(connection, numbers, tally)?;
             }
         }
-        rows += sums.commit(connection, recent, now)?;
+        rows += sums.commit(connection, numbers, recent, now)?;
         retention.add(tail.bytes() - bytes, rows);
         tail.seal(connection)
     }

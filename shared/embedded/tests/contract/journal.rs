@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use gridpost_core::{
     delivery::{parking::Parked, queue::Queue},
     journal::{
-        AttemptsQuestion, Count, Counted, Entry, EntryKind, Known, LedgerQuestion, Owner, Question,
-        Series, Step,
+        AttemptsQuestion, By, Count, Counted, Entry, EntryKind, Known, LedgerQuestion, Owner,
+        Question, Series, SeriesQuestion, Step,
     },
     ledger::Ledger,
     retry::outcome::Outcome,
@@ -20,7 +20,7 @@ use gridpost_ports::{
 };
 use gridpost_testkit::contract::{
     self,
-    journal::{all_attempts, answer, attempts, entry, ledger, series},
+    journal::{all_attempts, answer, attempts, entry, ledger, series, whole_series},
 };
 use uuid::Uuid;
 
@@ -80,6 +80,17 @@ async fn the_journal_keeps_its_contract() {
         let sums = contract::journal::sums_are_those_of_what_was_noted;
         sums(&*journal, &*journal, now, settle).await;
     }
+    for fixture in Fixture::both() {
+        let journal = fixture.stores.journal();
+        let begin = Step::ThreeHours.begin(fixture.clock.now() + Duration::from_secs(3 * 3_600));
+        let count = async |at: Timestamp, counts| {
+            fixture.clock.pass_s(at.since(fixture.clock.now()).as_secs());
+            journal.write(counts).await.expect("written");
+        };
+        let ask = async |question| Some(whole_series(&*journal, question).await);
+        let sums = contract::journal::sums_of_series_do_not_depend_on_steps_and_owners;
+        sums(begin, count, ask).await;
+    }
 }
 
 #[tokio::test]
@@ -113,14 +124,45 @@ async fn long_answers_have_pages() {
 }
 
 #[tokio::test]
+async fn pages_of_a_series_end_with_its_steps() {
+    let fixture = Fixture::on_disk();
+    let journal = fixture.stores.journal();
+    let [mut each, mut all] = [By::EventSubscription, By::All].map(Series::of);
+    for _ in 0..4 {
+        let counts: Vec<_> = (0..6_000).map(of_one).collect();
+        let begin = Step::FiveMinutes.begin(fixture.clock.now());
+        counts.iter().for_each(|count| each.add(begin, count));
+        counts.iter().for_each(|count| all.add(begin, count));
+        journal.write(counts).await.expect("written");
+        fixture.clock.pass_s(140);
+    }
+    for (want, is_long) in [(each, true), (all, false)] {
+        let (by, step, to) = (want.by, Step::FiveMinutes, Timestamp::MAX);
+        let question = SeriesQuestion { by, step, to, ..SeriesQuestion::default() };
+        assert_eq!(whole_series(&*journal, question.clone()).await, want);
+        let first = answer(&*journal, Question::Series(question.clone()), None).await;
+        assert_eq!(first.next.is_some(), is_long);
+        let total = Question::Series(SeriesQuestion { total: true, ..question });
+        assert_eq!(answer(&*journal, total, None).await.next, None);
+    }
+    let of_many = "SELECT count(*) FROM counts WHERE owner <= 0";
+    assert_eq!(
+        fixture.number(of_many),
+        2 * (4 + 1),
+        "a topic and all, in four minutes and an hour"
+    );
+}
+
+fn of_one(number: u32) -> Count {
+    let key = SubscriptionKey { topic: "t".to_owned(), name: format!("s{number}") };
+    Count { owner: Owner::Subscription(key), ..matched(1) }
+}
+
+#[tokio::test]
 async fn recent_counts_are_few() {
     let fixture = Fixture::on_disk();
-    let count = |number: u32| {
-        let key = SubscriptionKey { topic: "t".to_owned(), name: format!("s{number}") };
-        Count { owner: Owner::Subscription(key), ..matched(1) }
-    };
     for _ in 0..100 {
-        let counts = (0..600).map(count).collect();
+        let counts = (0..600).map(of_one).collect();
         fixture.stores.journal().write(counts).await.expect("written");
     }
     let bytes = fixture.number("SELECT coalesce(sum(length(sums)), 0) FROM recent_counts");
@@ -192,7 +234,7 @@ async fn a_note_is_committed_with_the_write_of_its_message() {
         assert_eq!(all(stores).await, [], "another write takes none");
         queues.delete(RETRY, vec![first.clone()]).await.expect("deleted");
         assert_eq!(all(stores).await, [entry(1, EntryKind::Success)]);
-        assert_eq!(series(&*journal, Step::Hour).await.0.len(), 2);
+        assert_eq!(series(&*journal, Step::Hour).await.flows.len(), 2);
         queues.hide(RETRY, &second, 60).await.expect("hidden");
         assert_eq!(all(stores).await.len(), 2);
         // The message is gone: the handler that deleted it has noted the result.
@@ -323,13 +365,13 @@ async fn counts_are_those_of_messages_that_are_sent() {
         let refused = Outgoing { delay_s: 901, ..fine.clone() }.counting(vec![matched(5)]);
         let sent = stores.queues().send(RETRY, vec![fine, refused]).await;
         assert!(sent[0].is_ok() && sent[1].is_err());
-        let flows = series(&*stores.journal(), Step::Minute).await.0;
+        let flows = series(&*stores.journal(), Step::Minute).await.flows;
         let begin = Step::Minute.begin(fixture.clock.now());
-        let key = (begin, Owner::Subscription(contract::key()));
+        let key = (begin, Some(Owner::Subscription(contract::key())));
         assert_eq!(flows.len(), 1);
         assert_eq!(flows[&key].account.matched, 3, "now, not when it was published");
         stores.journal().write(vec![matched(2)]).await.expect("written");
-        assert_eq!(series(&*stores.journal(), Step::Minute).await.0[&key].account.matched, 5);
+        assert_eq!(series(&*stores.journal(), Step::Minute).await.flows[&key].account.matched, 5);
     }
 }
 
@@ -357,7 +399,7 @@ async fn notes_wait_when_their_write_fails() {
     assert_eq!((all(stores).await.len(), fixture.rows_of("messages")), (0, 1));
     queues.delete(RETRY, vec![receipt]).await.expect("deleted");
     assert_eq!(all(stores).await, [entry(1, EntryKind::Success)]);
-    assert_eq!(series(&*journal, Step::Hour).await.0.len(), 1, "none of what was not sent");
+    assert_eq!(series(&*journal, Step::Hour).await.flows.len(), 1, "none of what was not sent");
 }
 
 /// The process ends, or its handler dies: an entry is still written once.
@@ -584,7 +626,7 @@ async fn history_goes_when_it_is_too_old() {
     assert!((13..=15).contains(&kept.len()), "{}", kept.len());
     assert!(kept.iter().all(|entry| now.since(entry.at) <= day * 15));
     let [minutes, hours] = [Step::Minute, Step::Hour].map(|step| series(&*journal, step));
-    let (minutes, hours) = (minutes.await.0, hours.await.0);
+    let (minutes, hours) = (minutes.await.flows, hours.await.flows);
     let days = |of: usize, want: usize| of.abs_diff(want) <= 2;
     let (minutes, hours) = (minutes.len(), hours.len());
     assert!(days(minutes, 14) && days(hours, 90), "{minutes} {hours}");
@@ -596,6 +638,14 @@ async fn history_goes_when_it_is_too_old() {
         let begins = answer(&*journal, question, None).await.begins.expect("history is cut");
         assert!(now.since(begins) <= day * age, "{begins}");
     }
+    // A total has hours where minutes are gone.
+    let from = Timestamp::from_millis(now.as_millis() - 30 * 86_400_000 + 600_000);
+    let (step, to, total) = (Step::Minute, now, true);
+    let month = SeriesQuestion { from, to, step, total, ..SeriesQuestion::default() };
+    let begins = answer(&*journal, Question::Series(month.clone()), None).await.begins;
+    assert!(begins.is_some_and(|begins| begins.since(from).as_secs() < 3_600), "{begins:?}");
+    let days = whole_series(&*journal, month).await.flows;
+    assert!(days.values().any(|flow| flow.account.delivered.abs_diff(30) <= 2), "{days:?}");
     let recent = AttemptsQuestion { from: kept[3].at, ..all_attempts() };
     let recent = answer(&*journal, Question::Attempts(recent), None).await;
     assert_eq!(recent.begins, None, "what was asked for is whole");

@@ -116,11 +116,13 @@ fn shown(at: Timestamp) -> String {
 }
 
 fn group_value(field: &str, at: Timestamp, fields: &BTreeMap<String, String>) -> Option<String> {
-    let step_ms = match field {
-        "bin(1h)" => 3_600_000,
-        "bin(1m)" => 60_000,
-        _ => return fields.get(field).cloned(),
+    let period = field.strip_prefix("bin(").and_then(|rest| rest.strip_suffix(')'));
+    let Some((number, unit)) = period.and_then(|period| period.split_at_checked(period.len() - 1))
+    else {
+        return fields.get(field).cloned();
     };
+    let unit_ms = if unit == "h" { 3_600_000 } else { 60_000 };
+    let step_ms = number.parse::<i64>().ok()? * unit_ms;
     Some(shown(Timestamp::from_millis(at.as_millis().div_euclid(step_ms) * step_ms)))
 }
 

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use gridpost_core::{
     journal::{
-        Answer, AttemptsQuestion, Count, Counted, Entry, EntryKind, Known, LedgerQuestion, Owner,
-        Question, Series, SeriesQuestion, Step,
+        Answer, AttemptsQuestion, By, Count, Counted, Entry, EntryKind, Known, LedgerQuestion,
+        Owner, Question, Series, SeriesQuestion, Step,
     },
     ledger::{Account, Ledger},
     retry::{DelayReason, outcome::Outcome},
@@ -13,7 +13,10 @@ use gridpost_core::{
     time::Timestamp,
 };
 use gridpost_ports::{Journal, JournalError, JournalReader, Progress};
+use strum::VariantArray as _;
 use uuid::Uuid;
+
+use crate::journal_reader::is_of;
 
 /// 2026-01-01.
 const BEGIN: Timestamp = Timestamp::from_millis(1_767_225_600_000);
@@ -86,11 +89,16 @@ pub async fn ledger(reader: &dyn JournalReader, question: LedgerQuestion) -> Led
 /// Reads all pages of the series of all time.
 pub async fn series(reader: &dyn JournalReader, step: Step) -> Series {
     let question = SeriesQuestion { to: Timestamp::MAX, step, ..SeriesQuestion::default() };
-    let mut whole = Series::default();
+    whole_series(reader, question).await
+}
+
+/// Reads all pages of a series.
+pub async fn whole_series(reader: &dyn JournalReader, question: SeriesQuestion) -> Series {
+    let mut whole = Series::of(question.by);
     for known in pages(reader, Question::Series(question)).await {
         let Known::Series(series) = known else { panic!("{known:?}") };
-        for (step, flow) in series.0 {
-            assert_eq!(whole.0.insert(step, flow), None, "each is on one page");
+        for (step, flow) in series.flows {
+            assert_eq!(whole.flows.insert(step, flow), None, "each is on one page");
         }
     }
     whole
@@ -298,6 +306,76 @@ pub async fn sums_are_those_of_what_was_noted(
         };
         accounts.into_iter().fold(Account::default(), add)
     };
-    let of_series = total(minutes.0.values().map(|flow| &flow.account).collect());
+    let of_series = total(minutes.flows.values().map(|flow| &flow.account).collect());
     assert_eq!(of_series, total(want.accounts.values().collect()));
+}
+
+fn any_count(dice: &mut fastrand::Rng, publish_time: Timestamp) -> Count {
+    let topic = format!("t{}", dice.u32(0..2));
+    let counted = match dice.u32(0..9) {
+        0 => Counted::Accepted,
+        1 => Counted::Unmatched,
+        2 => Counted::Matched,
+        3 => Counted::Redriven,
+        4 => Counted::DeadLettered("TimeToLiveExceeded".to_owned()),
+        5 => Counted::Dropped("PayloadMissing".to_owned()),
+        6 => Counted::Failed([Outcome::Busy, Outcome::TimedOut][dice.usize(0..2)]),
+        _ => Counted::Delivered { took: Duration::from_millis([30, 7_200_000][dice.usize(0..2)]) },
+    };
+    let owner = match counted {
+        Counted::Accepted | Counted::Unmatched => Owner::Topic(topic),
+        _ => Owner::Subscription(SubscriptionKey { topic, name: format!("s{}", dice.u32(0..3)) }),
+    };
+    Count { owner, publish_time, counted, events: dice.u64(1..9), once: None }
+}
+
+/// Questions by every step, owner and total, about hours after that time.
+fn series_questions(begin: Timestamp) -> Vec<SeriesQuestion> {
+    let at = |hour: u64, minute| begin + Duration::from_secs(60 * (60 * hour + minute));
+    let spans = [(at(0, 0), at(24, 0)), (at(1, 17), at(7, 43)), (at(4, 0), at(4, 50))];
+    let of = |name: &str| Some(name.to_owned());
+    let names = [(None, None), (of("T1"), None), (None, of("S0")), (of("t1"), of("s0"))];
+    let mut questions = Vec::new();
+    for ((from, to), (topic, subscription)) in
+        spans.iter().flat_map(|span| names.iter().map(move |names| (span, names)))
+    {
+        for (step, by) in
+            Step::VARIANTS.iter().flat_map(|step| By::VARIANTS.iter().map(move |by| (step, *by)))
+        {
+            let (topic, subscription) = (topic.clone(), subscription.clone());
+            let (from, to, step) = (step.begin(*from), step.begin(*to), *step);
+            let one = SeriesQuestion { topic, subscription, from, to, step, by, total: false };
+            questions.extend([SeriesQuestion { total: true, ..one.clone() }, one]);
+        }
+    }
+    questions
+}
+
+/// An empty journal that begins at 0, 3, ... o'clock. `count` is called with ascending times. `ask` returns `None`
+/// for what the journal refuses.
+pub async fn sums_of_series_do_not_depend_on_steps_and_owners(
+    begin: Timestamp,
+    mut count: impl AsyncFnMut(Timestamp, Vec<Count>),
+    ask: impl AsyncFn(SeriesQuestion) -> Option<Series>,
+) {
+    let (mut dice, mut all, mut minute) = (fastrand::Rng::with_seed(9), Vec::new(), 0);
+    while minute < 10 * 60 {
+        let at = begin + Duration::from_secs(60 * minute + dice.u64(0..60));
+        let some: Vec<_> = (0..dice.u32(1..4)).map(|_| any_count(&mut dice, at)).collect();
+        all.extend(some.iter().map(|count| (at, count.clone())));
+        count(at, some).await;
+        minute += dice.u64(1..4);
+    }
+    for question in series_questions(begin) {
+        let mut want = Series::of(question.by);
+        for (at, count) in &all {
+            let is_of_the_time = (question.from..question.to).contains(at);
+            if is_of_the_time && is_of(&count.owner, &question.topic, &question.subscription) {
+                want.add(question.begin(*at), count);
+            }
+        }
+        if let Some(series) = ask(question.clone()).await {
+            assert_eq!(series, want, "{question:?}");
+        }
+    }
 }

@@ -23,10 +23,15 @@ const PURGED: &str = "PurgedByOperator";
 pub(super) fn check(check: &mut Check<'_>) {
     let remains = check.remains;
     let Some(journal) = &remains.journal else { return };
-    let JournalRemains { ledger, minutes, hours, .. } = journal;
+    let JournalRemains { ledger, minutes, hours, together, .. } = journal;
     let (minutes, hours) = (sums(minutes), sums(hours));
     if minutes != hours {
         check.fail(format!("minutes of the journal are {minutes:?}, hours {hours:?}"));
+    }
+    let sum = summed(minutes.values());
+    let together = summed(together.flows.values());
+    if sum != together {
+        check.fail(format!("minutes of the journal are {sum:?}, all together {together:?}"));
     }
     let (minutes, totals) = (without_failed(minutes), without_failed(totals(ledger)));
     if minutes != totals {
@@ -81,9 +86,16 @@ fn balance(check: &mut Check<'_>, ledger: &Ledger) {
 type Sums = BTreeMap<Owner, Flow>;
 
 fn sums(series: &Series) -> Sums {
-    let mut sums = Sums::new();
-    for ((_, owner), flow) in &series.0 {
-        let sum = sums.entry(owner.clone()).or_default();
+    let mut flows = BTreeMap::<_, Vec<_>>::new();
+    for ((_, owner), flow) in &series.flows {
+        flows.entry(owner.clone().expect("an owner")).or_default().push(flow);
+    }
+    flows.into_iter().map(|(owner, flows)| (owner, summed(flows))).collect()
+}
+
+fn summed<'f>(flows: impl IntoIterator<Item = &'f Flow>) -> Flow {
+    let mut sum = Flow::default();
+    for flow in flows {
         sum.accepted += flow.accepted;
         sum.unmatched += flow.unmatched;
         sum.account.add(&flow.account);
@@ -91,7 +103,7 @@ fn sums(series: &Series) -> Sums {
             *sum.failed.entry(outcome.clone()).or_default() += attempts;
         }
     }
-    sums
+    sum
 }
 
 /// Leaves what a ledger has.

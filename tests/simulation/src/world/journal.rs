@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gridpost_core::{
-    journal::{AttemptsQuestion, Entry, LedgerQuestion, Series, Step},
+    journal::{AttemptsQuestion, By, Entry, LedgerQuestion, Series, SeriesQuestion, Step},
     ledger::Ledger,
     time::Timestamp,
 };
@@ -29,6 +29,8 @@ pub struct JournalRemains {
     pub ledger: Ledger,
     pub minutes: Series,
     pub hours: Series,
+    /// Of all owners and steps.
+    pub together: Series,
     /// Oldest first.
     pub entries: Vec<Entry>,
 }
@@ -51,6 +53,9 @@ impl JournalRemains {
 
     async fn of(journal: &dyn JournalReader, to: Timestamp, most: usize) -> Self {
         let ledger = LedgerQuestion { to, ..LedgerQuestion::default() };
+        let step = Step::Minute;
+        let together =
+            SeriesQuestion { to, step, by: By::All, total: true, ..SeriesQuestion::default() };
         let question = AttemptsQuestion { to, most, ..AttemptsQuestion::default() };
         let mut entries = contract::attempts(journal, question).await;
         entries.reverse();
@@ -60,6 +65,7 @@ impl JournalRemains {
             ledger: contract::ledger(journal, ledger).await,
             minutes: contract::series(journal, Step::Minute).await,
             hours: contract::series(journal, Step::Hour).await,
+            together: contract::whole_series(journal, together).await,
             entries,
         }
     }

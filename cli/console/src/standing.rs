@@ -1,0 +1,177 @@
+//! How an event subscription stands: one word for it, why, and what that does to events.
+
+use gridpost_api::health::{EndpointState, Health, NewEvents};
+use gridpost_core::ledger::Account;
+use maud::{Markup, html};
+
+use super::chart::Kind;
+use super::kit;
+use super::text::{self, visible};
+use super::traffic::sum;
+
+/// The states, those that lose events first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    /// It ends new events at once.
+    EndsEvents,
+    LosesSome,
+    NotValidated,
+    /// A wait holds new events back.
+    Probation,
+    DelayedDelivery,
+    RefusesSome,
+    Slow,
+    Paused,
+    Expired,
+    Recovering,
+    Healthy,
+}
+
+impl Standing {
+    /// Judges a health, with what was counted lately.
+    pub(super) fn of(health: &Health, counted: Option<&Account>) -> Self {
+        let none = Account::default();
+        let Account { dropped, dead_lettered, .. } = counted.unwrap_or(&none);
+        match (health.new_events, health.state) {
+            (NewEvents::Held, _) => Self::Paused,
+            (_, EndpointState::NotValidated) => Self::NotValidated,
+            (NewEvents::NotMatched, _) => Self::Expired,
+            (NewEvents::Ends, _) => Self::EndsEvents,
+            (_, EndpointState::Probation) => Self::Probation,
+            (_, EndpointState::DelayedDelivery) => Self::DelayedDelivery,
+            _ if sum(dropped) > 0 => Self::LosesSome,
+            (_, EndpointState::Recovering) => Self::Recovering,
+            _ if health.slow.is_some() => Self::Slow,
+            _ if sum(dead_lettered) > 0 => Self::RefusesSome,
+            _ => Self::Healthy,
+        }
+    }
+
+    /// Returns its colour and word.
+    fn shown(self) -> (Kind, &'static str) {
+        match self {
+            Self::EndsEvents => (Kind::Bad, "Probation"),
+            Self::LosesSome => (Kind::Bad, "Loses some"),
+            Self::NotValidated => (Kind::Bad, "Not validated"),
+            Self::Expired => (Kind::Off, "Expired"),
+            Self::Probation => (Kind::Warn, "Probation"),
+            Self::DelayedDelivery => (Kind::Warn, "Delayed delivery"),
+            Self::Paused => (Kind::Mute, "Paused"),
+            Self::RefusesSome => (Kind::Dead, "Refuses some"),
+            Self::Recovering => (Kind::Acc, "Recovering"),
+            Self::Slow => (Kind::Warn, "Slow"),
+            Self::Healthy => (Kind::Ok, "Healthy"),
+        }
+    }
+
+    pub(super) fn kind(self) -> Kind {
+        self.shown().0
+    }
+
+    pub(super) fn pill(self) -> Markup {
+        let (kind, word) = self.shown();
+        kit::pill(kind, word)
+    }
+}
+
+/// Says what put the endpoint into this state.
+pub(super) fn why(health: &Health, counted: Option<&Account>) -> Markup {
+    let most = |reasons: &std::collections::BTreeMap<String, u64>| {
+        let most = reasons.iter().max_by_key(|(_, count)| **count);
+        most.map(|(reason, _)| text::reason(reason))
+    };
+    let reason =
+        counted.and_then(|account| most(&account.dropped).or_else(|| most(&account.dead_lettered)));
+    html! {
+        @if let Some(pause) = &health.pause {
+            @if let Some(by) = &pause.by { "by " (visible(by)) ", " }
+            @if pause.time_to_live_runs { "time-to-live runs" } @else { "time-to-live is paused too" }
+        } @else if let Some(cause) = &health.cause {
+            @if let Some(status) = cause.http_status_code { (status) " " }
+            (text::words(&cause.outcome))
+        } @else if let Some(slow) = &health.slow {
+            "answers slowly"
+            @if slow.requests_under_way > 0 { ", " (slow.requests_under_way) " under way" }
+        } @else if let Some(reason) = reason { (visible(&reason)) }
+    }
+}
+
+/// Says what becomes of an event that is published now, and when that may change.
+pub(super) fn effect(health: &Health) -> Markup {
+    let (class, what) = match health.new_events {
+        NewEvents::Attempted if health.slow.is_some() => ("", "attempted, a few at a time"),
+        NewEvents::Attempted => ("", "attempted"),
+        NewEvents::Waits => ("t-warn", "held back"),
+        NewEvents::Ends => ("t-dead", "ended at once"),
+        NewEvents::Held => ("m2", "held, paused"),
+        NewEvents::NotMatched => ("t-bad", "none comes"),
+    };
+    html! {
+        @if class.is_empty() { (what) } @else { b class=(class) { (what) } }
+        @if let Some(pause) = &health.pause { span.sm.m.cut { "until " (text::time(pause.until)) } }
+        @else if let Some(probe) = health.next_probe {
+            span.sm.m.cut { @if probe.delivery.is_some() { "a probe is under way" } @else { "next probe " (text::time(probe.not_before)) } }
+        }
+    }
+}
+
+/// Returns since when it is so.
+pub(super) fn since(health: &Health) -> Markup {
+    let failing = health.failing_since.filter(|_| health.since.is_some());
+    let at = health.pause.as_ref().map(|pause| pause.since).or(failing).or(health.since);
+    html! { @if let Some(at) = at { (text::time(at)) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridpost_ops::testkit::documents;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn health(patch: &Value) -> Health {
+        serde_json::from_value(documents::health(patch)).expect("a health")
+    }
+
+    #[test]
+    fn a_standing_is_the_worst_of_what_is_known() {
+        let account = |dropped: u64, letters: u64| Account {
+            dropped: [("R".to_owned(), dropped)].into(),
+            dead_lettered: [("R".to_owned(), letters)].into(),
+            ..Account::default()
+        };
+        let pause = json!({"since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z",
+            "timeToLiveRuns": true});
+        let state = |state: &str, events: &str| json!({"state": state, "newEvents": events});
+        let paused = json!({"state": "Probation", "newEvents": "Held", "pause": pause});
+        for (patch, counted, want) in [
+            (json!({}), None, Standing::Healthy),
+            (json!({}), Some(account(0, 0)), Standing::Healthy),
+            (json!({}), Some(account(0, 1)), Standing::RefusesSome),
+            (json!({}), Some(account(1, 1)), Standing::LosesSome),
+            (json!({"state": "Recovering"}), Some(account(0, 1)), Standing::Recovering),
+            (state("Probation", "Waits"), Some(account(1, 0)), Standing::Probation),
+            (state("Probation", "Ends"), None, Standing::EndsEvents),
+            (state("DelayedDelivery", "Waits"), None, Standing::DelayedDelivery),
+            (paused, None, Standing::Paused),
+            (state("NotValidated", "NotMatched"), None, Standing::NotValidated),
+            (json!({"newEvents": "NotMatched"}), None, Standing::Expired),
+            (json!({"slow": {"requestsUnderWay": 4}}), None, Standing::Slow),
+        ] {
+            assert_eq!(Standing::of(&health(&patch), counted.as_ref()), want, "{patch}");
+        }
+        assert!(Standing::EndsEvents < Standing::Probation && Standing::Slow < Standing::Healthy);
+    }
+
+    #[test]
+    fn the_reason_is_told_in_words() {
+        let told = |patch: &Value| why(&health(patch), None).into_string();
+        let unauthorized = json!({"cause": {"outcome": "Unauthorized", "httpStatusCode": 401}});
+        assert_eq!(told(&json!({"cause": {"outcome": "TimedOut"}})), "Timed out");
+        assert_eq!(told(&unauthorized), "401 Unauthorized");
+        let counted = Account { dropped: [("<R>".to_owned(), 1)].into(), ..Account::default() };
+        assert_eq!(why(&health(&json!({})), Some(&counted)).into_string(), "&lt;R&gt;");
+        let ends = effect(&health(&json!({"newEvents": "Ends"}))).into_string();
+        assert!(ends.contains("ended at once"));
+    }
+}
