@@ -108,8 +108,8 @@ impl WaitingDeliveries for Tables {
         let hours: Vec<HourRow> = self.database.read("state: counting", |connection| {
             // A place begins with the publish time: 13 digits of milliseconds.
             let select = "SELECT CAST(substr(place, 1, 13) AS INTEGER) / 3600000 AS hour, count(*), \
-                          CAST(total(json_extract(document, '$.events')) AS INTEGER), max(place) \
-                          FROM (SELECT place, document FROM states \
+                          CAST(total(events) AS INTEGER), max(place) \
+                          FROM (SELECT place, events FROM states \
                                 WHERE waiting_for = ?1 AND place > ?2 ORDER BY place LIMIT ?3) \
                           GROUP BY hour";
             let values = (uid.as_bytes(), after.unwrap_or_default(), number(most as u64));
