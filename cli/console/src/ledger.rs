@@ -1,12 +1,12 @@
 //! Whether the ledger balances, and what was published and became of it, hour by hour. What `gridpost
 //! audit` reads.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::extract::{Query, State};
 use axum::response::Response;
-use gridpost_api::schema::Time;
 use gridpost_core::{
     ledger::{Account, Intake},
     subscription::SubscriptionKey,
@@ -21,13 +21,13 @@ use super::failure::{self, Answer};
 use super::form::given;
 use super::kit;
 use super::page::{self, Frame, Head, Tab};
-use super::text::{self, counted, number, visible};
+use super::text::{self, counted, number};
 use super::urls::{self, subscription_url, with_query};
 use gridpost_ops::{
     audit::{
         self, Effort,
         document::total,
-        verdict::{Audit, Cell, OPEN_FOR_MS, Standing, Verdict},
+        verdict::{Audit, OPEN_FOR_MS, Standing, Verdict},
     },
     failure::Misuse,
     given::TimeSpan,
@@ -41,16 +41,29 @@ const SPANS: [(&str, &str); 4] = [("1 h", "1h"), ("6 h", SINCE), ("24 h", "24h")
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
+/// Event subscriptions on a page, and rows of the lists below them. A page weighs 100 KB at most.
+const ROWS: usize = 30;
+const ROWS_BELOW: usize = 15;
+
 /// Topics that have a place of their own in the picture.
 const TOPICS_DRAWN: usize = 6;
 
-/// Hours whose verdicts are all told; of more, those that are not balanced.
+/// The most bars: of more hours, some go together.
+const BARS_MAX: u64 = 30;
+
+/// Hours whose verdicts are all told; of more, those that are not balanced, and the last ones of these.
 const HOURS_TOLD: usize = 25;
+const UNBALANCED_TOLD: usize = 10;
 
 #[derive(Deserialize)]
 pub(super) struct LedgerQuery {
     since: Option<String>,
+    /// How many event subscriptions the pages before this one have.
+    after: Option<String>,
 }
+
+/// The sums of each event subscription.
+type Sums<'a> = Vec<(&'a SubscriptionKey, Sum)>;
 
 pub(super) async fn show(
     State(app): State<App>,
@@ -59,6 +72,7 @@ pub(super) async fn show(
     let since = given(asked.since.as_ref()).unwrap_or_else(|| SINCE.to_owned());
     let span: TimeSpan =
         since.parse().map_err(|error| Misuse(format!("Events published since: {error}")))?;
+    let after = asked.after.and_then(|after| after.parse().ok()).unwrap_or(0);
     let body = html! {
         div {
             div.card.in.late {
@@ -75,32 +89,41 @@ pub(super) async fn show(
     let head = Head { actions: Some(actions), ..Head::default() };
     Ok(page::streamed(app.page_of(&frame, &head, &body), async move {
         match audit::look_back(&app.settings.target, span, Effort::OF_A_PAGE).await {
-            Ok(audit) => told(&audit),
+            Ok(audit) => told(&audit, &since, after),
             Err(error) => failure::problem("", &error),
         }
     }))
 }
 
-fn told(audit: &Audit) -> Markup {
-    let cells = audit.cells();
+fn told(audit: &Audit, since: &str, after: usize) -> Markup {
     let (mut all, mut hours, mut keys) = (Sum::default(), BTreeMap::new(), BTreeMap::new());
-    for cell in &cells {
-        all.add_cell(cell);
-        hours.entry(cell.hour).or_insert_with(Sum::default).add_cell(cell);
-        keys.entry(cell.key).or_insert_with(Sum::default).add_cell(cell);
+    for cell in audit.cells() {
+        let (of_hour, of_key) =
+            (hours.entry(cell.hour).or_default(), keys.entry(cell.key).or_default());
+        for sum in [&mut all, of_hour, of_key] {
+            sum.add(cell.account, cell.standing);
+            sum.is_open |= cell.is_open;
+        }
     }
+    let mut keys: Sums<'_> = keys.into_iter().collect();
+    keys.sort_by_key(|(_, sum)| Reverse(sum.rank()));
+    let after = after.min(keys.len());
+    let shown = &keys[after..keys.len().min(after + ROWS)];
+    let end = after + shown.len();
+    let next = (end < keys.len()).then(|| end.to_string());
     html! {
         (verdict(audit, &hours, &all))
-        @if cells.is_empty() {
+        @if keys.is_empty() {
             @let none = "No event was published in this time that an event subscription wanted.";
             (kit::flush("", "", kit::empty(none, "publish --topic demo --type Sample.Greeting")))
         } @else {
             (equation(&all))
             (picture(audit, &keys, &all))
             (by_hour(audit, &hours, &all))
-            (by_subscription(&keys))
+            (by_subscription(shown, after, keys.len()))
+            (kit::next_page("/ledger", &[("since", since)], next.as_deref()))
         }
-        div.g.g11 { (why_ended(&keys)) (by_topic(audit)) }
+        div.g.g11 { (why_ended(shown)) (by_topic(audit)) }
     }
 }
 
@@ -119,11 +142,6 @@ struct Sum {
 }
 
 impl Sum {
-    fn add_cell(&mut self, Cell { account, standing, is_open, .. }: &Cell<'_>) {
-        self.add(account, *standing);
-        self.is_open |= is_open;
-    }
-
     fn add(&mut self, account: &Account, standing: Standing) {
         let (missing, many) = match standing {
             Standing::Missing { events } => (events, 0),
@@ -140,29 +158,32 @@ impl Sum {
         self.difference += open - i128::from(waiting);
     }
 
-    fn dead(&self) -> u64 {
-        total(&self.account.dead_lettered)
-    }
-
-    fn lost(&self) -> u64 {
-        total(&self.account.dropped)
+    /// Returns what puts it before others in a list: a difference, else what ended badly, else its size.
+    fn rank(&self) -> (u128, [u64; 4]) {
+        let [_, waiting, dead, lost] = self.ends().map(|(_, count, _)| count);
+        (self.difference.unsigned_abs(), [lost, dead, waiting, self.account.matched])
     }
 
     fn ends(&self) -> [(Kind, u64, &'static str); 4] {
+        let Account { delivered, dead_lettered, dropped, .. } = &self.account;
         [
-            (Kind::Ok, self.account.delivered, "Delivered"),
+            (Kind::Ok, *delivered, "Delivered"),
             (Kind::Warn, self.waiting, "Waiting"),
-            (Kind::Dead, self.dead(), "Dead-lettered"),
-            (Kind::Bad, self.lost(), "Lost"),
+            (Kind::Dead, total(dead_lettered), "Dead-lettered"),
+            (Kind::Bad, total(dropped), "Lost"),
         ]
     }
 
+    fn is_balanced(&self) -> bool {
+        !self.is_open && self.missing == 0 && self.ends_too_many == 0
+    }
+
     fn pill(&self) -> Markup {
-        match (self.missing, self.ends_too_many, self.is_open) {
-            (0, 0, true) => kit::pill(Kind::Mute, "open"),
-            (0, 0, false) => kit::pill(Kind::Ok, "0"),
-            (0, many, _) => kit::pill(Kind::Warn, &format!("−{}", number(many))),
-            (missing, ..) => kit::pill(Kind::Bad, &number(missing)),
+        match (self.missing, self.ends_too_many) {
+            (0, 0) if self.is_open => kit::pill(Kind::Mute, "open"),
+            (0, 0) => kit::pill(Kind::Ok, "0"),
+            (0, many) => kit::pill(Kind::Warn, &format!("−{}", number(many))),
+            (missing, _) => kit::pill(Kind::Bad, &number(missing)),
         }
     }
 }
@@ -175,46 +196,24 @@ fn signed(number: i128) -> String {
 /// Says in sentences what the counts come to, and what they do not have.
 fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup {
     let events = |count: u64| counted(count, "event", "events");
-    let has_all = audit.partial.is_empty() && audit.parked_is_whole;
-    let (kind, title) = match audit.verdict() {
-        Verdict::Missing { events: missing } => {
+    let (kind, title) = match (audit.verdict(), total(&all.account.dropped)) {
+        (Verdict::Missing { events: missing }, _) => {
             (Kind::Bad, format!("{} without a known end", events(missing)))
         }
-        Verdict::UnderWay { .. } => (Kind::Warn, "Nothing is missing so far".to_owned()),
-        Verdict::Balances if all.ends_too_many > 0 || !audit.is_complete() => {
-            (Kind::Warn, "Nothing is missing, as far as it was counted".to_owned())
-        }
-        Verdict::Balances => (Kind::Ok, "Every event has a known end, or waits".to_owned()),
-    };
-    let (kind, title) = match (kind, all.lost()) {
-        (Kind::Ok | Kind::Warn, lost) if lost > 0 => {
+        (_, lost) if lost > 0 => {
             (Kind::Bad, format!("{} lost for good; nothing else is missing so far", events(lost)))
         }
-        _ => (kind, title),
+        (Verdict::UnderWay { .. }, _) => (Kind::Warn, "Nothing is missing so far".to_owned()),
+        (Verdict::Balances, _) if all.ends_too_many > 0 || !audit.is_complete() => {
+            (Kind::Warn, "Nothing is missing, as far as it was counted".to_owned())
+        }
+        (Verdict::Balances, _) => (Kind::Ok, "Every event has a known end, or waits".to_owned()),
     };
     let is_many = hours.len() > HOURS_TOLD;
     let open: Vec<_> = hours.iter().filter(|(_, sum)| sum.is_open).map(|(hour, _)| *hour).collect();
     let closed = (hours.len() - open.len()) as u64;
     let text = html! {
-        @if all.lost() > 0 {
-            p {
-                (events(all.lost())) " lost for good: the event subscription had no place for dead letters, or it \
-                 could not be written."
-            }
-        @match audit.verdict() {
-            Verdict::Missing { .. } => p {
-                "No queue holds as many messages. It may be a function that was killed between the end of a delivery \
-                 and the write of its counts (look for Task timed out, signal: killed and Runtime exited in the \
-                 functions' logs of that hour), or a delivery that was parked before its first attempt, or a message \
-                 that lay in a queue for 14 days. If it is none of these, it is a loss, which must not happen: please \
-                 report it."
-            },
-            Verdict::UnderWay { events: under_way } => p {
-                (events(under_way)) " without a known end may be in the queues, waiting for a first attempt or on the \
-                 way to a dead letter, or in an hour that is open. Look again later."
-            },
-            Verdict::Balances => {},
-        }
+        @for (_, remark) in audit.remarks() { p { (text::sentence(&remark)) "." } }
         @if closed > 0 && all.missing == 0 && all.ends_too_many == 0 {
             p { (counted(closed, "closed hour", "closed hours")) " without a difference." }
         }
@@ -224,40 +223,6 @@ fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
                 "What was published from " (chart::hour(*first, is_many)) " on is not judged before "
                 (chart::hour(judged, is_many)) "."
             }
-        }
-        }
-        @if all.ends_too_many > 0 {
-            p {
-                (counted(all.ends_too_many, "end", "ends")) " more than events: events delivered twice, publishes that were \
-                 sent again after a 503, or an ingest that was killed before it wrote its counts. In the same hour \
-                 they may hide others that are missing."
-            }
-        }
-        @if audit.ended_since() > 0 {
-            p { (events(audit.ended_since())) " of what waits ended while this was counted." }
-        }
-        @if audit.asked < audit.since {
-            p {
-                "The journal keeps less than was asked for: nothing is known of what was published before "
-                (text::time(Time(audit.since))) "."
-            }
-        }
-        @if !has_all {
-            p {
-                "More waits than was counted for this page, so nothing is called missing, and less is shown as \
-                 waiting after an attempt"
-                @if let Some(first) = audit.partial.first() {
-                    ": of " (counted(audit.partial.len() as u64, "event subscription", "event subscriptions")) ", such as " (first)
-                }
-                ". The command counts all of it."
-            }
-        }
-        @match &audit.queues {
-            Err(reason) => p { "What the queues hold is not known, so nothing is called missing: " (visible(reason)) "." },
-            Ok(queues) if queues.poison > 0 => p {
-                (counted(queues.poison, "message", "messages")) " in the poison queue: they have no end before they are sent again."
-            },
-            Ok(_) => {},
         }
         @for left_out in &audit.left_out { p { "The journal: " (text::sentence(left_out)) "." } }
     };
@@ -274,60 +239,53 @@ fn equation(all: &Sum) -> Markup {
     let attempted = all.account.waiting.min(all.waiting);
     let [retrying, queued] = [attempted, all.waiting - attempted].map(number);
     let waiting = format!("{retrying} retrying or parked, {queued} in queues");
-    let difference = match (all.missing, all.ends_too_many) {
-        (0, 0) => String::new(),
-        (missing, many) => format!("{} missing, {} too many", number(missing), number(many)),
+    let [missing, many] = [all.missing, all.ends_too_many].map(number);
+    let difference = format!("{missing} missing, {many} too many");
+    let term = |kind: Option<Kind>, label: &str, value: &str, note: &str, sign: &str| {
+        html! {
+            div.tile {
+                span.l { @if let Some(kind) = kind { (chart::dot(kind)) } (label) }
+                span.big { (value) }
+                @if !note.is_empty() { span.sm.m { (note) } }
+            }
+            @if !sign.is_empty() { span.big.m { (sign) } }
+        }
     };
-    let [delivered, wait, dead, lost] =
-        all.ends().map(|(kind, count, name)| (Some(kind), name, number(count)));
+    let differs = all.missing > 0 || all.ends_too_many > 0;
     let bad = (all.missing > 0).then_some(Kind::Bad);
-    let terms = [
-        ((None, "Matched", number(all.account.matched)), "+", ""),
-        ((None, "Redriven", number(all.account.redriven)), "=", ""),
-        (delivered, "+", ""),
-        (wait, "+", if all.waiting > 0 { &waiting } else { "" }),
-        (dead, "+", ""),
-        (lost, "", ""),
-        ((bad, "Difference", signed(all.difference)), "", &difference),
-    ];
     html! {
         section.card { div.row.eq {
-            @for ((kind, label, value), sign, note) in terms {
-                div.tile {
-                    span.l { @if let Some(kind) = kind { (chart::dot(kind)) } (label) }
-                    span.big { (value) }
-                    @if !note.is_empty() { span.sm.m { (note) } }
-                }
-                @if !sign.is_empty() { span.big.m { (sign) } }
+            (term(None, "Matched", &number(all.account.matched), "", "+"))
+            (term(None, "Redriven", &number(all.account.redriven), "", "="))
+            @for (kind, count, name) in all.ends() {
+                @let note = if kind == Kind::Warn && count > 0 { &waiting } else { "" };
+                (term(Some(kind), name, &number(count), note, if kind == Kind::Bad { "" } else { "+" }))
             }
+            (term(bad, "Difference", &signed(all.difference), if differs { &difference } else { "" }, ""))
         } }
     }
 }
 
 /// From the topics to the ends.
-fn picture(audit: &Audit, keys: &BTreeMap<&SubscriptionKey, Sum>, all: &Sum) -> Markup {
+fn picture(audit: &Audit, keys: &Sums<'_>, all: &Sum) -> Markup {
     let intakes = audit.topics();
     let mut topics: BTreeMap<&str, u64> = BTreeMap::new();
     for (key, sum) in keys {
         *topics.entry(&key.topic).or_default() += sum.account.matched;
     }
     let mut topics: Vec<_> = topics.into_iter().collect();
-    topics.sort_by_key(|(_, matched)| std::cmp::Reverse(*matched));
-    let accepted = |name: &str| intakes.get(name).map_or(0, |intake| intake.accepted);
-    let source = |name: String, accepted: u64, count| Source {
-        name,
-        told: format!("{} accepted", number(accepted)),
-        count,
+    topics.sort_by_key(|(_, matched)| Reverse(*matched));
+    let source = |name: String, topics: &[(&str, u64)]| {
+        let intakes = topics.iter().filter_map(|(name, _)| intakes.get(name));
+        let accepted = number(intakes.map(|intake| intake.accepted).sum());
+        let count = topics.iter().map(|(_, matched)| matched).sum();
+        Source { name, told: format!("{accepted} accepted"), count }
     };
     let (drawn, others) = topics.split_at(topics.len().min(TOPICS_DRAWN));
-    let drawn =
-        drawn.iter().map(|(name, count)| source((*name).to_owned(), accepted(name), *count));
+    let drawn = drawn.iter().map(|one| source(one.0.to_owned(), &[*one]));
     let mut sources: Vec<_> = drawn.collect();
-    if !others.is_empty() {
-        let name = counted(others.len() as u64, "other topic", "other topics");
-        let accepted = others.iter().map(|(name, _)| accepted(name)).sum();
-        sources.push(source(name, accepted, others.iter().map(|(_, matched)| matched).sum()));
-    }
+    // Without events, it is not drawn.
+    sources.push(source(counted(others.len() as u64, "other topic", "other topics"), others));
     let told = "dead letters sent again".to_owned();
     sources.push(Source { name: "Redriven".to_owned(), told, count: all.account.redriven });
     let of_all: u64 = intakes.values().map(|intake| intake.accepted).sum();
@@ -336,62 +294,78 @@ fn picture(audit: &Audit, keys: &BTreeMap<&SubscriptionKey, Sum>, all: &Sum) -> 
 }
 
 fn by_hour(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup {
-    let steps = audit.until.since(audit.since).as_secs().div_ceil(HOUR.as_secs()).max(1);
-    let hour = |step: u64| audit.since + HOUR * u32::try_from(step).unwrap_or(u32::MAX);
-    let none = Sum::default();
-    let ends: Vec<_> =
-        (0..steps).map(|step| hours.get(&hour(step)).unwrap_or(&none).ends()).collect();
-    let values = |at: usize| ends.iter().map(|ends| ends[at].1).collect();
-    let series = all.ends().into_iter().enumerate();
-    let series: Vec<_> =
-        series.map(|(at, (kind, _, name))| Series::of(kind, name, values(at))).collect();
-    let bars = Bars::of("Events by the hour of their publish", &series, audit.since, HOUR);
+    let count = audit.until.since(audit.since).as_secs().div_ceil(HOUR.as_secs()).max(1);
+    let together = count.div_ceil(BARS_MAX);
+    let step = HOUR.saturating_mul(u32::try_from(together).unwrap_or(u32::MAX));
+    let none = vec![0; count.div_ceil(together) as usize];
+    let mut series = all.ends().map(|(kind, _, name)| Series::of(kind, name, none.clone()));
+    for (hour, sum) in hours {
+        let at = (hour.since(audit.since).as_secs() / step.as_secs()) as usize;
+        for (one, (_, events, _)) in series.iter_mut().zip(sum.ends()) {
+            one.values.get_mut(at).into_iter().for_each(|value| *value += events);
+        }
+    }
+    let bars = Bars::of("Events by the time of their publish", &series, audit.since, step);
     let legend = all.ends().map(|(kind, count, name)| (kind, name, Some(count)));
     let is_many = hours.len() > HOURS_TOLD;
-    let is_balanced = |sum: &Sum| !sum.is_open && sum.missing == 0 && sum.ends_too_many == 0;
-    let hours_told: Vec<_> =
-        hours.iter().filter(|(_, sum)| !is_many || !is_balanced(sum)).collect();
+    let told: Vec<_> = hours.iter().filter(|(_, sum)| !is_many || !sum.is_balanced()).collect();
+    let most = if is_many { UNBALANCED_TOLD } else { HOURS_TOLD };
+    let (earlier, told) = told.split_at(told.len().saturating_sub(most));
     let differences = html! {
         ul.key aria-label="The difference of each hour" {
-            @for (hour, sum) in hours_told { li { (chart::hour(*hour, is_many)) " " (sum.pill()) } }
-            @if is_many { li { "all other hours " (none.pill()) } }
+            @if !earlier.is_empty() { li { (earlier.len()) " earlier hours that are not balanced" } }
+            @for (hour, sum) in told { li { (chart::hour(**hour, is_many)) " " (sum.pill()) } }
+            @if is_many { li { "all other hours " (Sum::default().pill()) } }
         }
     };
     let body = html! { (bars.picture()) (bars.table()) };
     kit::figure("By the hour of the publish", chart::legend(&legend), body, differences)
 }
 
-fn by_subscription(keys: &BTreeMap<&SubscriptionKey, Sum>) -> Markup {
-    let row = |(key, sum): (&&SubscriptionKey, &Sum)| {
-        let Account { matched, redriven, delivered, latencies, .. } = &sum.account;
+fn by_subscription(shown: &[(&SubscriptionKey, Sum)], after: usize, all: usize) -> Markup {
+    let row = |(key, sum): &(&SubscriptionKey, Sum)| {
+        let Account { matched, redriven, latencies, .. } = &sum.account;
         let [_, p95, _] = text::bounds(latencies);
-        let counts = [*matched, *redriven, *delivered, sum.waiting, sum.dead(), sum.lost()];
+        let [delivered, waiting, dead, lost] = sum.ends().map(|(_, count, _)| count);
+        let counts = [*matched, *redriven, delivered, waiting, dead, lost];
         let count = |count| html! { @if count == 0 { span.m { "0" } } @else { (number(count)) } };
         let url = subscription_url(&key.topic, &key.name, "");
-        let mut cells = vec![
-            html! { a href=(url) { (text::soft(&key.name)) } },
-            html! { span.m { (text::soft(&key.topic)) } },
-        ];
+        let mut cells = vec![html! {
+            a href=(url) { (text::soft(&key.name)) } " " span.m { (text::soft(&key.topic)) }
+        }];
         cells.extend(counts.map(count));
-        cells.extend([
-            html! { (signed(sum.difference)) },
-            html! { (p95) },
-            chart::mini(&sum.ends()),
-        ]);
+        cells.push(html! { (signed(sum.difference)) });
+        cells.extend([html! { (p95) }, chart::mini(&sum.ends())]);
         cells
     };
-    let rows: Vec<_> = keys.iter().map(row).collect();
-    html! {
-        @let head = [("Event subscription", "nw"), ("Topic", ""), ("Matched", "n"), ("Redriven", "n"),
-            ("Delivered", "n"), ("Waiting", "n"), ("Dead-lettered", "n"), ("Lost", "n"), ("Difference", "n"),
-            ("p95", "n nw"), ("Outcome", "gr")];
-        (kit::listed("By event subscription", "", &head, &rows))
-    }
+    let rows: Vec<_> = shown.iter().map(row).collect();
+    let head = [
+        ("Event subscription", ""),
+        ("Matched", "n"),
+        ("Redriven", "n"),
+        ("Delivered", "n"),
+        ("Waiting", "n"),
+        ("Dead-lettered", "n"),
+        ("Lost", "n"),
+        ("Difference", "n"),
+        ("p95", "n nw"),
+        ("Outcome", "gr"),
+    ];
+    let part = html! {
+        @if rows.len() < all {
+            span.sm.m {
+                (after + 1) " to " (after + rows.len()) " of " (number(all as u64))
+                ": first what differs, was lost or dead-lettered, or waits"
+            }
+        }
+    };
+    kit::listed("By event subscription", part, &head, &rows)
 }
 
-fn why_ended(keys: &BTreeMap<&SubscriptionKey, Sum>) -> Markup {
+/// Lists the reasons for which events of these event subscriptions ended, the most frequent ones.
+fn why_ended(shown: &[(&SubscriptionKey, Sum)]) -> Markup {
     let mut rows: Vec<Row> = Vec::new();
-    for (key, Sum { account, .. }) in keys {
+    for (key, Sum { account, .. }) in shown {
         let url = subscription_url(&key.topic, &key.name, "/dead-letters");
         for (reason, count) in &account.dead_lettered {
             let name = format!("{} · {}", key.name, text::reason(reason));
@@ -403,21 +377,32 @@ fn why_ended(keys: &BTreeMap<&SubscriptionKey, Sum>) -> Markup {
             rows.push((Kind::Bad, name, *count, None));
         }
     }
-    rows.sort_by_key(|(_, _, count, _)| std::cmp::Reverse(*count));
-    html! { @if !rows.is_empty() { (kit::card("Why events ended", "", chart::breakdown(&rows))) } }
+    rows.sort_by_key(|(_, _, count, _)| Reverse(*count));
+    let less = rows.split_off(rows.len().min(ROWS_BELOW));
+    let of_less: u64 = less.iter().map(|(_, _, count, _)| count).sum();
+    let less = html! {
+        @if of_less > 0 { span.sm.m { "and " (less.len()) " more, of " (counted(of_less, "event", "events")) } }
+    };
+    html! { @if !rows.is_empty() { (kit::card("Why events ended", less, chart::breakdown(&rows))) } }
 }
 
+/// Lists the topics that accepted the most events; the page of topics has all.
 fn by_topic(audit: &Audit) -> Markup {
-    let row = |(name, Intake { accepted, unmatched }): (&str, Intake)| {
+    let row = |(name, Intake { accepted, unmatched }): &(&str, Intake)| {
         vec![
             html! { a href=(urls::topic_url(name)) { (text::soft(name)) } },
-            html! { (counted(accepted, "event", "events")) },
-            html! { (number(unmatched)) },
+            html! { (counted(*accepted, "event", "events")) },
+            html! { (number(*unmatched)) },
         ]
     };
-    let rows: Vec<_> = audit.topics().into_iter().map(row).collect();
+    let mut topics: Vec<_> = audit.topics().into_iter().collect();
+    topics.sort_by_key(|(_, intake)| Reverse(intake.accepted));
+    let rows: Vec<_> = topics.iter().take(ROWS_BELOW).map(row).collect();
+    let all = html! {
+        @if rows.len() < topics.len() { a.sm href="/topics" { "All " (topics.len()) " topics" } }
+    };
     let head = [("Topic", "gr"), ("Accepted", "n nw"), ("For no event subscription", "n")];
-    kit::listed("By topic", "", &head, &rows)
+    kit::listed("By topic", all, &head, &rows)
 }
 
 #[cfg(test)]
@@ -452,17 +437,47 @@ mod tests {
         assert_eq!((signed(-1_200), signed(3)), ("−1\u{202f}200".to_owned(), "3".to_owned()));
     }
 
+    /// 501 event subscriptions, some of which lose events, in the hours of a week.
     #[test]
-    fn an_hour_says_whether_it_differs() {
-        for (missing, ends_too_many, is_open, want) in [
-            (0, 0, false, "pill ok"),
-            (0, 0, true, "open"),
-            (2, 1, true, "pill bad"),
-            (0, 1, false, "−1"),
-        ] {
-            let sum = Sum { missing, ends_too_many, is_open, ..Sum::default() };
-            let pill = sum.pill().into_string();
-            assert!(pill.contains(want), "{pill}");
+    fn a_page_of_many_event_subscriptions_is_light() {
+        let since = Timestamp::from_millis(1_767_225_600_000);
+        let mut ledger = gridpost_core::ledger::Ledger::default();
+        for at in 0..501_u64 {
+            let (topic, name) = (format!("topic-{}", at % 50), format!("subscription-{at}"));
+            let key = SubscriptionKey { topic: topic.clone(), name };
+            for hour in [at % 168, (at + 50) % 168] {
+                let hour = since + HOUR * hour as u32;
+                let account = Account {
+                    matched: 2_000,
+                    delivered: 1_900,
+                    dropped: [("UndeliverableDueToHttpBadRequest".to_owned(), at % 7)].into(),
+                    ..Account::default()
+                };
+                ledger.accounts.insert((key.clone(), hour), account);
+                let intake = Intake { accepted: 2_000, unmatched: 0 };
+                ledger.intakes.insert((topic.clone(), hour), intake);
+            }
+        }
+        let audit = Audit {
+            asked: since,
+            since,
+            until: since + HOUR * 168,
+            ledger,
+            after: Default::default(),
+            later: Default::default(),
+            is_divided: true,
+            states_read_at: since,
+            queues: Ok(Default::default()),
+            waiting: 0,
+            batches: Default::default(),
+            left_out: Vec::new(),
+            partial: Default::default(),
+            parked_is_whole: true,
+        };
+        for (after, rows) in [(0, ROWS), (480, 21), (501, 0), (usize::MAX, 0)] {
+            let page = told(&audit, "7d", after).into_string();
+            assert!(page.len() < 56_000, "{}", page.len());
+            assert_eq!(page.matches("/subscriptions/").count(), rows, "{page}");
         }
     }
 }

@@ -107,75 +107,61 @@ impl Audit {
         output::table(head, rows)
     }
 
-    /// Says what the difference means, and what to do.
-    pub fn meaning(&self) -> String {
+    /// Says what the queues hold, what the journal lacks, what the difference means, and what to do.
+    fn meaning(&self) -> String {
         let mut text = String::new();
-        match &self.queues {
-            Ok(queues) => {
-                let Queues { dispatch, fan_out, retry, dead_letter, poison } = queues;
-                let _ = writeln!(
-                    text,
-                    "about in the queues: {dispatch} messages for first attempts, {fan_out} pieces of large \
-                     publishes, {retry} for retries and slow endpoints, {dead_letter} on their way to S3, \
-                     {poison} in the poison queue"
-                );
-                if *poison > 0 {
-                    text.push_str(POISONED);
-                }
-            }
-            Err(reason) => {
-                let _ = writeln!(
-                    text,
-                    "what the queues hold is not known, so nothing is called missing: {reason}"
-                );
-            }
+        if let Ok(Queues { dispatch, fan_out, retry, dead_letter, poison }) = &self.queues {
+            let _ = writeln!(
+                text,
+                "about in the queues: {dispatch} messages for first attempts, {fan_out} pieces of large \
+                 publishes, {retry} for retries and slow endpoints, {dead_letter} on their way to S3, \
+                 {poison} in the poison queue"
+            );
         }
         for left_out in &self.left_out {
             let _ = writeln!(text, "{left_out}");
         }
-        match self.ended_since() {
-            0 => {}
-            ended => {
-                let _ = writeln!(
-                    text,
-                    "{} of DIFFERENCE ended after {}, the audit's cut-off: they are accounted for",
-                    count(ended, "event"),
-                    self.until
-                );
-            }
+        for (word, remark) in self.remarks() {
+            let word = if word.is_empty() { String::new() } else { format!("{word}: ") };
+            let _ = writeln!(text, "{word}{remark}.");
         }
-        if self.is_cut() {
-            let (since, asked) = (self.since, self.asked);
-            let _ = writeln!(text, "PARTIAL: asked since {asked}, but {CUT} {since}");
-        }
-        if !self.has_all_that_waits() {
-            let _ = writeln!(text, "PARTIAL: {PARTIAL}{}", uncounted(&self.partial));
-        }
-        match self.verdict() {
-            Verdict::Balances if self.ends_too_many() == 0 && self.is_complete() => {
-                let _ = writeln!(text, "{BALANCES}");
-            }
-            Verdict::Balances => {}
-            Verdict::UnderWay { events } => {
-                let _ = writeln!(text, "UNDER WAY: {} {UNDER_WAY}", count(events, "event"));
-            }
-            Verdict::Missing { events } => {
-                let _ = writeln!(text, "MISSING: {} {MISSING}", count(events, "event"));
-            }
-        }
-        match self.ends_too_many() {
-            0 => {}
-            more => {
-                let _ = writeln!(text, "DUPLICATES: {} {DUPLICATES}", count(more, "end"));
-            }
-        }
-        match self.lost() {
-            0 => {}
-            lost => {
-                let _ = writeln!(text, "LOST FOR GOOD: {} {LOST}", count(lost, "event"));
-            }
+        if self.verdict() == Verdict::Balances && self.ends_too_many() == 0 && self.is_complete() {
+            let _ = writeln!(text, "{BALANCES}");
         }
         text
+    }
+
+    /// Returns what the counts come to and what they lack, in sentences without the last full stop, each with a
+    /// word for it, which may be empty.
+    pub fn remarks(&self) -> Vec<(&'static str, String)> {
+        let some = |number, what: &str, told: &str| {
+            (number > 0).then(|| format!("{} {told}", count(number, what)))
+        };
+        let Self { asked, since, until, .. } = self;
+        let queues = match &self.queues {
+            Err(reason) => Some(format!(
+                "what the queues hold is not known, so nothing is called missing: {reason}"
+            )),
+            Ok(queues) => some(queues.poison, "message", POISONED),
+        };
+        let ended = format!("of the difference ended after the cut-off at {until}");
+        let is_partial = !self.has_all_that_waits();
+        let (missing, under_way) = match self.verdict() {
+            Verdict::Balances => (0, 0),
+            Verdict::UnderWay { events } => (0, events),
+            Verdict::Missing { events } => (events, 0),
+        };
+        let all = [
+            ("", queues),
+            ("", some(self.ended_since(), "event", &ended)),
+            ("PARTIAL", self.is_cut().then(|| format!("asked since {asked} but {CUT} {since}"))),
+            ("PARTIAL", is_partial.then(|| format!("{PARTIAL}{}", uncounted(&self.partial)))),
+            ("UNDER WAY", some(under_way, "event", UNDER_WAY)),
+            ("MISSING", some(missing, "event", MISSING)),
+            ("DUPLICATES", some(self.ends_too_many(), "end", DUPLICATES)),
+            ("LOST FOR GOOD", some(self.lost(), "event", LOST)),
+        ];
+        all.into_iter().filter_map(|(word, told)| Some((word, told?))).collect()
     }
 }
 
@@ -187,11 +173,8 @@ fn uncounted(partial: &BTreeSet<SubscriptionKey>) -> String {
         more if more > TOLD => names.push("\u{2026}".to_owned()),
         _ => {}
     }
-    format!(
-        "\n  {} with more that waits: {}",
-        count(partial.len() as u64, "event subscription"),
-        names.join(", ")
-    )
+    let all = count(partial.len() as u64, "event subscription");
+    format!(". {all} with more that waits: {}", names.join(", "))
 }
 
 /// How long delivered events took, where some were delivered.
@@ -225,39 +208,36 @@ const FILTERED: &str = "\
 FILTERED: events of the topic that the event subscription did not match, by its filter or because it
   was not there. `gridpost subscription test` and `gridpost explain --event FILE` say why.";
 
+const POISONED: &str = "in the poison queue, with no end before they are sent again";
+
 const PARTIAL: &str = "\
-more waits than was counted for this look, so nothing is called missing, and \"waiting\"
-  is less than there is. `gridpost audit` counts all of it; --topic and --subscription narrow it.";
+more waits than was counted for this look, so nothing is called missing, and what waits is less than there is. \
+gridpost audit counts all of it";
 
 const CUT: &str = "\
-the journal keeps less (on AWS as long as the Terraform
-  variable log_retention_days says): nothing is known of events published before";
+the journal keeps less (on AWS as long as the Terraform variable log_retention_days says): nothing is known of \
+events published before";
 
 const LOST: &str = "\
-dropped. There is no dead letter to send again: the event subscription had no dead-letter
-  destination, or the destination could not be written. The lines above say why.";
+dropped. There is no dead letter to send again: the event subscription had no dead-letter destination, or the \
+destination could not be written";
 
 const UNDER_WAY: &str = "\
-without a known end. Their hour is still open, or the queues hold messages that may carry them:
-  first attempts, deliveries that wait behind an endpoint in trouble before their first attempt,
-  and dead letters that wait to be written (five minutes by default). This is no all-clear: look
-  again when the hour is over for five minutes and the queues are shorter, or give --wait.";
+without a known end. Their hour is still open, or the queues hold messages that may carry them: first attempts, \
+deliveries that wait behind an endpoint in trouble before their first attempt, and dead letters that wait to be \
+written (five minutes by default). Look again when the hour is over for five minutes and the queues are shorter";
 
 const MISSING: &str = "\
-without a known end, and the queues hold too few messages for them. What it can be:
-  - a function killed between the end of a delivery and the write of its counts: look for
-    `Task timed out`, `signal: killed` and `Runtime exited` in the functions' logs of that hour
-  - deliveries parked before their first attempt, messages in the poison queue, and messages that
-    lay in a queue for 14 days
-  - if it is none of these, it is a loss, which must not happen: please report it with --json";
+without a known end, and the queues hold too few messages for them. It can be a function that was killed between \
+the end of a delivery and the write of its counts (look for Task timed out, signal: killed and Runtime exited in \
+the functions' logs of that hour), a delivery that was parked before its first attempt, a message in the poison \
+queue, or one that lay in a queue for 14 days. If it is none of these, it is a loss, which must not happen: please \
+report it with the JSON of gridpost audit";
 
 const DUPLICATES: &str = "\
-more than events that matched. It can be events delivered twice (SQS, crashes and endpoints that
-  answer too late make duplicates), publishes that were answered 503 and sent again, or an ingest that
-  was killed before it wrote its counts. In the same hour as many may hide others that are missing.";
-
-const POISONED: &str =
-    "  the poison queue is not empty: its messages have no end before they are re-sent\n";
+more than events that matched. It can be events delivered twice (SQS, crashes and endpoints that answer too late \
+make duplicates), publishes that were answered 503 and sent again, or an ingest that was killed before it wrote \
+its counts. In the same hour as many may hide others that are missing";
 
 fn reasons(text: &mut String, key: &SubscriptionKey, what: &str, reasons: &BTreeMap<String, u64>) {
     for (reason, count) in reasons {

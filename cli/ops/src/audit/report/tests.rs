@@ -121,7 +121,7 @@ fn an_audit_prints_its_columns_and_reasons() {
         "shop/a: dead-lettered 2 for TimeToLiveExceeded",
         "shop/a: LOST, dropped 1 for SubscriptionDeleted",
         "1 in the poison queue",
-        "the poison queue is not empty",
+        "1 message in the poison queue, with no end",
         "The ledger balances",
         "LOST FOR GOOD: 1 event dropped",
     ] {
@@ -146,12 +146,15 @@ fn what_ended_after_the_cut_off_is_told_beside_the_difference() {
     let ended = Account { delivered: 3, ..Account::default() };
     audit.after.accounts.insert((key("a"), HOUR), ended);
     let text = audit.text();
-    assert!(text.contains("3 events of DIFFERENCE ended after 2026-11-21T10:00:00.000Z"), "{text}");
+    assert!(
+        text.contains("3 events of the difference ended after the cut-off at 2026-11-21T10:00"),
+        "{text}"
+    );
     assert!(text.contains("UNDER WAY: 1 event "), "{text}");
     // What began and ended since tells nothing of what was open.
     let both = Account { matched: 3, delivered: 3, ..Account::default() };
     audit.after.accounts.insert((key("a"), HOUR), both);
-    assert!(!audit.text().contains("of DIFFERENCE"), "{}", audit.text());
+    assert!(!audit.text().contains("of the difference"), "{}", audit.text());
 }
 
 #[test]
