@@ -1,18 +1,47 @@
 //! Lines of the journal as cells: what an attempt met, and what follows.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
+use gridpost_api::journal::JournalQuery;
 use gridpost_core::journal::EntryKind;
 use gridpost_ops::attempt_lines::{AttemptLine, describe_reason};
 use maud::{Markup, html};
+use uuid::Uuid;
 
 use super::chart::{self, Kind};
 use super::kit;
 use super::sought::event_url;
 use super::text::{self, visible};
 
-/// Ids of a line's events that are shown.
+/// Ids of a line's events that are shown, and characters of a response: the delivery's page has all of it.
 const IDS_TOLD: usize = 3;
+const RESPONSE_TOLD: usize = 160;
+
+/// Returns the lines of an answer, each end once.
+pub(super) fn lines(answer: &JournalQuery) -> Vec<AttemptLine> {
+    let mut lines = answer.attempts.iter().flatten().cloned().map(AttemptLine).collect();
+    keep_each_end_once(&mut lines);
+    lines
+}
+
+/// Leaves out ends that were under way where the lines say how they were carried out.
+pub(super) fn keep_each_end_once(lines: &mut Vec<AttemptLine>) {
+    let done: HashSet<_> = lines.iter().filter_map(done).collect();
+    lines.retain(|line| line.kind != EntryKind::Ending || !done.contains(&end(line)));
+}
+
+/// The end that a line is about: events of a delivery end together.
+type End = (Uuid, u32);
+
+pub(super) fn end(line: &AttemptLine) -> End {
+    (line.delivery_id, line.events)
+}
+
+/// Returns the end that was carried out, if a line is about one.
+pub(super) fn done(line: &AttemptLine) -> Option<End> {
+    (line.kind.is_end() && line.kind != EntryKind::Ending).then(|| end(line))
+}
 
 /// Shows what an attempt met, or how the delivery ended.
 fn answer(line: &AttemptLine) -> Markup {
@@ -22,12 +51,6 @@ fn answer(line: &AttemptLine) -> Markup {
         EntryKind::Dropped => kit::pill(Kind::Bad, "Lost"),
         _ => kit::answer(line.outcome.as_deref(), line.http_status_code),
     }
-}
-
-/// Shows how long an attempt took.
-fn took(line: &AttemptLine) -> Markup {
-    let took = line.duration_in_ms.map(Duration::from_millis);
-    html! { @if let Some(took) = took { (chart::duration(took)) } }
 }
 
 /// Shows the events of a line, as far as the journal names them.
@@ -43,24 +66,21 @@ pub(super) fn events(line: &AttemptLine) -> Markup {
 
 /// The heads of a table of attempts; in the second column is what the page does not name.
 pub(super) fn head(other: &str) -> [(&str, &str); 6] {
-    [
-        ("Time", "nw"),
-        (other, ""),
-        ("#", "n"),
-        ("Answer", ""),
-        ("Took", "n nw"),
-        ("What follows", "gr"),
-    ]
+    let [number, took] = [("#", "n"), ("Took", "n nw")];
+    [("Time", "nw"), (other, ""), number, ("Answer", ""), took, ("What follows", "gr")]
 }
 
 /// A row of such a table.
 pub(super) fn row(line: &AttemptLine, other: Markup) -> Vec<Markup> {
-    vec![text::clock(line.time), other, number(line), answer(line), took(line), follows(line)]
-}
-
-/// Shows which attempt it was, unless it was none.
-fn number(line: &AttemptLine) -> Markup {
-    html! { (line.label().trim_start_matches('#')) }
+    let took = line.duration_in_ms.map(Duration::from_millis);
+    vec![
+        text::clock(line.time),
+        other,
+        html! { (line.label().trim_start_matches('#')) },
+        answer(line),
+        html! { @if let Some(took) = took { (chart::duration(took)) } },
+        follows(line),
+    ]
 }
 
 /// Shows what follows, with what the endpoint answered, in one line.
@@ -68,9 +88,11 @@ fn follows(line: &AttemptLine) -> Markup {
     let reason = line.reason.as_deref().unwrap_or_default();
     let words = text::reason(reason);
     let fate = line.describe_fate().map(|fate| fate.replace(reason, &words));
-    let title = fate.as_ref().or(line.response.as_ref()).map(|text| visible(text));
+    let said = line.response.as_ref();
+    let said = said.map(|said| said.chars().take(RESPONSE_TOLD).collect::<String>());
+    let title = fate.as_ref().or(said.as_ref()).map(|text| visible(text));
     html! {
-        @if fate.is_some() || line.due.is_some() || line.reason.is_some() || line.response.is_some() {
+        @if fate.is_some() || line.due.is_some() || line.reason.is_some() || said.is_some() {
             span.cut title=[title] {
                 @match (&fate, &line.due) {
                     (Some(fate), _) => { (visible(fate)) }
@@ -80,7 +102,7 @@ fn follows(line: &AttemptLine) -> Markup {
                     }
                     (None, None) => @if !words.is_empty() { "ends: " (visible(&words)) },
                 }
-                @if let Some(said) = &line.response { " " span.mono.m { (visible(said)) } }
+                @if let Some(said) = &said { " " span.mono.m { (visible(said)) } }
             }
         }
     }
@@ -89,29 +111,29 @@ fn follows(line: &AttemptLine) -> Markup {
 #[cfg(test)]
 mod tests {
     use gridpost_ops::testkit::documents;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
-    fn shown(patch: &Value) -> (String, String) {
-        let entry = serde_json::from_value(documents::journal_entry(patch));
-        let line = AttemptLine(entry.expect("an entry"));
-        (answer(&line).into_string(), follows(&line).into_string())
-    }
-
     #[test]
-    fn a_loss_is_told_as_one() {
-        for (kind, word, fate) in [
-            ("Dropped", "pill bad", "LOST FOR GOOD, dropped for R (last attempt: Busy, 503)"),
-            ("DeadLettered", "Dead letter", ""),
-            ("Ending", "To dead letter", ""),
-            ("LateSuccess", "503", ""),
+    fn an_end_is_one_line_and_a_loss_is_told_as_one() {
+        let of = |kind: &str, events: u32| {
+            let entry = json!({"kind": kind, "events": events, "reason": "R", "response": "<b>"});
+            AttemptLine(serde_json::from_value(documents::journal_entry(&entry)).expect("an entry"))
+        };
+        for (kinds, want) in [
+            (vec![("Failure", 2), ("Ending", 2)], vec!["503", "To dead letter"]),
+            (vec![("DeadLettered", 2), ("Ending", 2)], vec!["Dead letter"]),
+            (vec![("Ending", 1), ("Dropped", 1)], vec!["Lost"]),
+            (vec![("Ending", 1), ("Dropped", 2)], vec!["To dead letter", "Lost"]),
         ] {
-            let (ended, told) = shown(&json!({"kind": kind, "reason": "R"}));
-            assert!(ended.contains(word) && told.contains(fate), "{ended} {told}");
+            let mut lines: Vec<_> = kinds.iter().map(|(kind, events)| of(kind, *events)).collect();
+            keep_each_end_once(&mut lines);
+            let shown: Vec<_> = lines.iter().map(|line| answer(line).into_string()).collect();
+            assert_eq!(shown.len(), want.len(), "{shown:?}");
+            assert!(shown.iter().zip(&want).all(|(shown, want)| shown.contains(want)), "{shown:?}");
         }
-        let (answer, failed) = shown(&json!({"reason": "R", "response": "<b>"}));
-        assert!(failed.contains("ends: R") && failed.contains("&lt;b&gt;"), "{failed}");
-        assert!(answer.contains("title=\"Busy\"") && answer.contains("503"), "{answer}");
+        let told = follows(&of("Dropped", 1)).into_string();
+        assert!(told.contains("LOST FOR GOOD") && told.contains("&lt;b&gt;"), "{told}");
     }
 }

@@ -175,10 +175,14 @@ fn search(topics: &Page<Topic>, typed: &EventQuery) -> Markup {
 
 /// A choice of a topic, which is a list unless there are more than a page of them.
 pub(super) fn choose_topic(topics: Option<&Page<Topic>>, on: Option<&str>, all: &str) -> Markup {
-    let topics = topics.filter(|topics| topics.next.is_none()).map(|topics| &topics.items);
-    let names: Option<Vec<_>> =
-        topics.map(|all| all.iter().map(|topic| topic.name.as_str()).collect());
+    let names = names(topics, |topic| &topic.name);
     kit::names("topic", "Topic", all, names.as_deref(), on.unwrap_or_default())
+}
+
+/// Returns the names on a page of a list that has no other page.
+pub(super) fn names<T>(page: Option<&Page<T>>, name: fn(&T) -> &String) -> Option<Vec<&str>> {
+    let page = page.filter(|page| page.next.is_none())?;
+    Some(page.items.iter().map(|one| name(one).as_str()).collect())
 }
 
 /// Says that nothing is known of it, and where it may be.

@@ -14,7 +14,6 @@ use gridpost_api::{
 use gridpost_core::ledger::{Account, Latencies};
 use gridpost_core::time::Timestamp;
 use gridpost_ops::{
-    attempt_lines::AttemptLine,
     lookup::wait_is_over,
     output::{pretty, word},
     subscription::show,
@@ -345,8 +344,8 @@ fn newest_card(
             html! { div.in { (failure::problem("The attempts could not be read.", error)) } }
         }
         Ok(answer) => html! {
-            @let lines = answer.attempts.iter().flatten().take(ATTEMPTS_MAX).cloned().map(AttemptLine);
-            @let rows: Vec<_> = lines.map(|line| attempts::row(&line, attempts::events(&line))).collect();
+            @let rows: Vec<_> = attempts::lines(answer).iter().take(ATTEMPTS_MAX)
+                .map(|line| attempts::row(line, attempts::events(line))).collect();
             @if rows.is_empty() { (kit::nothing(Icon::Tail, "No attempt in the last 24 hours", "", "", "")) }
             @else { (kit::table("Newest attempts", &attempts::head("Event"), &rows)) }
             @for gap in answer.gaps() { p.in.sm.m { (visible(&gap)) } }

@@ -1,5 +1,6 @@
 //! Attempts as they are made, by server-sent events from what `gridpost tail` reads.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -7,20 +8,19 @@ use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures::stream::{self, Stream};
+use futures::stream;
 use gridpost_api::schema::Time;
 use gridpost_core::journal::EntryKind;
 use gridpost_core::time::Timestamp;
 use maud::{Markup, PreEscaped, html};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
 
 use super::App;
 use super::attempts;
 use super::chart::{self, Bars, Kind};
-use super::event::choose_topic;
+use super::event::{choose_topic, names};
 use super::failure::{self, Answer};
 use super::form::given;
 use super::kit::{self, Icon};
@@ -50,7 +50,8 @@ const CAUGHT_UP_MAX: usize = 400;
 /// from there.
 const MOVED_MS: i64 = 60_000;
 
-const FIRST_MAX: usize = 100;
+/// Attempts that the page has from the beginning: it weighs 100 KB at most.
+const FIRST_MAX: usize = 40;
 
 /// The part of the page that shows the rate, and how often it is drawn.
 const RATE: &str = "rate";
@@ -79,30 +80,19 @@ impl TailQuery {
         Filter { topic, name, outcome: Vec::new(), failed: self.failed.is_some() }
     }
 
-    fn is_narrow(&self) -> bool {
-        let Filter { topic, name, failed, .. } = self.filter();
-        topic.is_some() || name.is_some() || failed
-    }
-
-    fn pairs(&self) -> Vec<(&'static str, &str)> {
+    fn pairs(&self) -> [(&'static str, &str); 3] {
         let all = [("topic", &self.topic), ("name", &self.name), ("failed", &self.failed)];
-        all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
+        all.map(|(name, value)| (name, value.as_deref().unwrap_or_default()))
     }
 
     fn command(&self) -> String {
-        let Filter { topic, name, failed, .. } = self.filter();
-        let flag = |flag: &str, value: Option<String>| {
-            value.map_or(String::new(), |value| format!(" --{flag} {}", output::word(&value)))
+        let flag = |(name, value): &(&str, &str)| match (*name, value.trim()) {
+            (_, "") => String::new(),
+            ("failed", _) => " --failed".to_owned(),
+            (name, value) => format!(" --{name} {}", output::word(value)),
         };
-        let failed = if failed { " --failed" } else { "" };
-        format!("tail --since 10m{}{}{failed}", flag("topic", topic), flag("name", name))
+        format!("tail --since 10m{}", self.pairs().iter().map(flag).collect::<String>())
     }
-}
-
-/// Returns a line's id on the page: the line comes again where a stream goes on.
-fn id(line: &AttemptLine) -> String {
-    let hash = Sha256::digest(line.id.as_bytes());
-    hash[..10].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A row as the script gets it.
@@ -111,20 +101,26 @@ struct Entry {
     id: String,
     at: i64,
     html: String,
+    /// The row that it takes the place of: its end as it was under way.
+    over: Option<String>,
 }
 
 impl Entry {
     fn of(line: &AttemptLine) -> Self {
-        let (id, at) = (format!("line-{}", id(line)), line.time.0.as_millis());
-        let html = row(line, &id).into_string();
-        Self { id, at, html }
+        let of_end = |(delivery, events)| format!("end-{delivery}-{events}");
+        let id = match line.kind {
+            EntryKind::Ending => of_end(attempts::end(line)),
+            _ => format!("line-{}", line.id),
+        };
+        let (at, html) = (line.time.0.as_millis(), row(line, &id).into_string());
+        Self { id, at, html, over: attempts::done(line).map(of_end) }
     }
 
     /// What is not shown, at its time.
     fn gap(at: i64, told: &Markup) -> Self {
         let id = format!("gap-{at}");
         let html = html! { tr id=(id) data-at=(at) { td colspan=(HEAD.len()) { (told) } } };
-        Self { id, at, html: html.into_string() }
+        Self { id, at, html: html.into_string(), over: None }
     }
 }
 
@@ -144,7 +140,7 @@ const CHIPS: [(&str, &str, Kind); 3] =
 
 fn chip(line: &AttemptLine) -> &'static str {
     match line.kind {
-        EntryKind::Success | EntryKind::LateSuccess => "ok",
+        _ if line.is_success() => "ok",
         EntryKind::Failure if line.reason.is_none() => "again",
         _ => "end",
     }
@@ -173,21 +169,22 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
     let begin = app.settings.target.ago(SINCE).await?;
     let mut follower = Follower::of(app.tail_journal.clone(), query.filter(), begin);
     let CaughtUp { mut lines, begins_ms } = follower.catch_up(FIRST_MAX).await?;
-    let rate = rate(&app, &query).await;
+    attempts::keep_each_end_once(&mut lines);
     let older = lines.len().saturating_sub(FIRST_MAX);
     lines.drain(..older);
     let first = lines.first().map(|line| line.time.0.as_millis());
     let begins_ms = if older > 0 { first } else { begins_ms };
     let gap = begins_ms
         .map(|at| Entry::gap(at - 1, &html! { "What was attempted before is not shown." }));
-    let entries = lines.iter().rev().map(Entry::of).chain(gap);
-    let rows: Vec<_> = entries.map(|entry| PreEscaped(entry.html)).collect();
+    let rows = lines.iter().rev().map(Entry::of).chain(gap);
+    let stream = with_query("/tail/stream", &query.pairs());
     let table = html! {
         @if lines.is_empty() {
             div id="tail-empty" {
                 (kit::nothing(Icon::Tail, "Waiting for attempts", html! {
                     "Nothing was attempted in the last 10 minutes"
-                    @if query.is_narrow() { " of what is chosen" } ". Publish an event, and it shows here."
+                    @if query.pairs().iter().any(|(_, value)| !value.is_empty()) { " of what is chosen" }
+                    ". Publish an event, and it shows here."
                 }, "", ""))
             }
         }
@@ -195,8 +192,8 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
             table.st.feed {
                 caption id="caption-tail" { "Attempts, the newest first" }
                 (kit::heads(&HEAD))
-                tbody data-stream=(with_query("/tail/stream", &query.pairs())) data-from=(follower.position_ms()) {
-                    @for row in rows { (row) }
+                tbody data-stream=(stream) data-from=(follower.position_ms()) {
+                    @for row in rows { (PreEscaped(row.html)) }
                 }
             }
         }
@@ -206,11 +203,10 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
             @for gap in &follower.gaps { " The journal: " (text::sentence(gap)) "." }
         }
     };
-    let filters = filters(&app, &query).await;
-    let rate = page::live_part(RATE, &rate);
+    let (filters, rate) = tokio::join!(filters(&app, &query), rate(&app, &query));
     let body = html! { (filters) (left_out.notes()) (rate) (kit::flush("", "", table)) };
-    let command = query.command();
-    let frame = Frame { tab: Tab::Tail, title: "Live tail", above: Vec::new(), command };
+    let frame =
+        Frame { tab: Tab::Tail, title: "Live tail", above: Vec::new(), command: query.command() };
     let state =
         html! { span.m.sm id="tail-state" role="status" { "Reload the page for what is new" } };
     let pause = html! { button type="button" id="tail-pause" hidden { "Pause" } };
@@ -230,34 +226,36 @@ async fn rate(app: &App, query: &TailQuery) -> Markup {
         Ok(now) => app.traffic(scope, Since::QUARTER_HOUR, now).await,
         Err(error) => Err(error),
     };
-    let traffic = match traffic {
-        Ok(traffic) => traffic,
-        Err(error) => return failure::problem("The rate of attempts is not known.", &error),
-    };
-    let series = traffic.attempts();
-    let label = "Attempts a minute, the last 15 minutes";
-    let bars = Bars { low: true, ..traffic.bars(label, &series) };
-    kit::card(label, bars.legend(), bars.picture())
+    page::live_part(
+        RATE,
+        &match traffic {
+            Err(error) => failure::problem("The rate of attempts is not known.", &error),
+            Ok(traffic) => {
+                let series = traffic.attempts();
+                let label = "Attempts a minute, the last 15 minutes";
+                let bars = Bars { low: true, ..traffic.bars(label, &series) };
+                kit::card(label, bars.legend(), bars.picture())
+            }
+        },
+    )
 }
 
 /// What is asked for, and what the page shows of it.
 async fn filters(app: &App, query: &TailQuery) -> Markup {
-    let (topic, name) =
-        (given(query.topic.as_ref()), given(query.name.as_ref()).unwrap_or_default());
+    let Filter { topic, name, failed, .. } = query.filter();
     // What can't be read is no list: then there are fields.
     let topics = app.api.topics_page(None).await.ok();
     let subscriptions = match &topic {
         Some(topic) => app.api.subscriptions_page(topic, None).await.ok(),
         None => None,
     };
-    let names = subscriptions.filter(|page| page.next.is_none()).map(|page| page.items);
-    let names: Option<Vec<_>> =
-        names.as_ref().map(|all| all.iter().map(|one| one.name.as_str()).collect());
+    let all = names(subscriptions.as_ref(), |one| &one.name);
+    let name = name.as_deref().unwrap_or_default();
     html! {
         form.row method="get" action="/tail" role="search" aria-label="Which attempts" data-choose {
             (choose_topic(topics.as_ref(), topic.as_deref(), "All topics"))
-            (kit::names("name", "Event subscription", "All event subscriptions", names.as_deref(), &name))
-            label.check { input type="checkbox" name="failed" value="yes" checked[query.failed.is_some()]; "Only failures" }
+            (kit::names("name", "Event subscription", "All event subscriptions", all.as_deref(), name))
+            label.check { input type="checkbox" name="failed" value="yes" checked[failed]; "Only failures" }
             button { "Follow" }
             span.row.script id="tail-filters" {
                 input type="search" id="tail-words" aria-label="Only lines with these words"
@@ -279,10 +277,7 @@ struct Following {
     /// When the rate was drawn, which is sent again from time to time.
     rated: Instant,
     follower: Follower,
-    /// What the page was away for and does not show; it is told first.
-    gap: Option<Entry>,
-    /// Read, and not sent yet; the oldest last.
-    lines: Vec<AttemptLine>,
+    events: VecDeque<Event>,
     /// How far the page knows that it has come.
     told_ms: i64,
     is_over: bool,
@@ -305,12 +300,20 @@ pub(super) async fn stream(
     // A browser that connects again says how far it has come.
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
     let position = last.and_then(|text| text.parse().ok()).or(query.from);
-    match following(&app, &query, position, permit).await {
-        Ok(following) => {
-            Sse::new(events(following)).keep_alive(KeepAlive::default()).into_response()
+    let following = match following(&app, &query, position, permit).await {
+        Ok(following) => following,
+        Err(error) => return problem(&chain(&error)),
+    };
+    let events = stream::unfold(following, async |mut following| {
+        while following.events.is_empty() && !following.is_over {
+            // On AWS, a look may be a call of the account's logs, whose rate is small.
+            sleep(POLL).await;
+            following.look().await;
         }
-        Err(error) => problem(&chain(&error)),
-    }
+        let event = following.events.pop_front()?;
+        Some((Ok::<_, Infallible>(event), following))
+    });
+    Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }
 
 async fn following(
@@ -325,72 +328,56 @@ async fn following(
     let wanted_ms = position.unwrap_or(now.as_millis()).clamp(0, now.as_millis());
     let from = wanted_ms.max(earliest.as_millis());
     let mut follower = Follower::resumed(app.tail_journal.clone(), query.filter(), from);
-    let CaughtUp { mut lines, begins_ms } = follower.catch_up(CAUGHT_UP_MAX).await?;
-    lines.reverse();
+    let CaughtUp { lines, begins_ms } = follower.catch_up(CAUGHT_UP_MAX).await?;
     let begins_ms = begins_ms.or(Some(from).filter(|from| *from > wanted_ms));
     let gap = begins_ms.map(|begins_ms| Entry::gap(wanted_ms, &left_out(wanted_ms, begins_ms)));
-    Ok(Following {
+    let mut following = Following {
         app: std::sync::Arc::clone(app),
         query: query.clone(),
         rated: Instant::now(),
         follower,
-        gap,
-        lines,
+        events: gap.iter().map(|gap| event("gap", gap)).collect(),
         told_ms: wanted_ms,
         is_over: false,
         _permit: permit,
-    })
+    };
+    following.tell(lines);
+    Ok(following)
 }
 
 fn problem(text: &str) -> Response {
     Sse::new(stream::iter([Ok::<_, Infallible>(event("problem", &text))])).into_response()
 }
 
-fn events(following: Following) -> impl Stream<Item = Result<Event, Infallible>> {
-    stream::unfold(following, async |mut following| {
-        if following.is_over {
-            return None;
-        }
-        loop {
-            if let Some(event) = following.next() {
-                return Some((Ok(event), following));
-            }
-            if following.rated.elapsed() >= RATE_EVERY {
-                following.rated = Instant::now();
-                let html = page::live_part(RATE, &rate(&following.app, &following.query).await);
-                let part = Part { id: RATE, html: &html.into_string() };
-                return Some((Ok(event("part", &part)), following));
-            }
-            // On AWS, a look may be a call of the account's logs, whose rate is small.
-            sleep(POLL).await;
-            match following.follower.look().await {
-                Ok(lines) => following.lines = lines.into_iter().rev().collect(),
-                Err(error) => {
-                    following.is_over = true;
-                    return Some((Ok(event("problem", &chain(&error))), following));
-                }
-            }
-        }
-    })
-}
-
 impl Following {
-    /// Returns what is known and not sent yet: a gap, an attempt, or how far the stream has come without one.
-    fn next(&mut self) -> Option<Event> {
-        if let Some(gap) = self.gap.take() {
-            return Some(event("gap", &gap));
+    async fn look(&mut self) {
+        if self.rated.elapsed() >= RATE_EVERY {
+            self.rated = Instant::now();
+            let html = rate(&self.app, &self.query).await.into_string();
+            self.events.push_back(event("part", &Part { id: RATE, html: &html }));
         }
-        if let Some(line) = self.lines.pop() {
-            let at_ms = line.time.0.as_millis();
-            self.told_ms = self.told_ms.max(at_ms);
-            return Some(event("attempt", &Entry::of(&line)).id(at_ms.to_string()));
+        match self.follower.look().await {
+            Ok(lines) => self.tell(lines),
+            Err(error) => {
+                self.is_over = true;
+                self.events.push_back(event("problem", &chain(&error)));
+            }
+        }
+    }
+
+    /// Sends attempts, or how far the stream has come without one.
+    fn tell(&mut self, mut lines: Vec<AttemptLine>) {
+        attempts::keep_each_end_once(&mut lines);
+        for entry in lines.iter().map(Entry::of) {
+            self.told_ms = self.told_ms.max(entry.at);
+            self.events.push_back(event("attempt", &entry).id(entry.at.to_string()));
         }
         let position_ms = self.follower.position_ms();
-        if position_ms < self.told_ms.saturating_add(MOVED_MS) {
-            return None;
+        if position_ms >= self.told_ms.saturating_add(MOVED_MS) {
+            self.told_ms = position_ms;
+            let position = Event::default().event("position").id(position_ms.to_string());
+            self.events.push_back(position.data("{}"));
         }
-        self.told_ms = position_ms;
-        Some(Event::default().event("position").id(position_ms.to_string()).data("{}"))
     }
 }
 
@@ -410,15 +397,6 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-
-    #[test]
-    fn what_is_left_out_is_told_by_its_times() {
-        let gap = Entry::gap(0, &left_out(0, 60_000));
-        let times = ["1970-01-01T00:00:00.000Z\"", "1970-01-01 00:01:00.000 UTC"];
-        for part in times.into_iter().chain(["tail --since", "data-at=\"0\""]) {
-            assert!(gap.html.contains(part), "{part} is not in {}", gap.html);
-        }
-    }
 
     #[test]
     fn a_line_has_the_chip_of_what_became_of_it() {

@@ -225,6 +225,7 @@
       for (const one of chips) one.lastElementChild.textContent = all(`[data-chip="${one.dataset.only}"]`, list).length;
     };
     const add = (line) => {
+      if (line.over) document.getElementById(line.over)?.remove();
       if (document.getElementById(line.id)) return;
       const made = document.createElement("template");
       made.innerHTML = line.html;
