@@ -53,14 +53,20 @@ fn answer(line: &AttemptLine) -> Markup {
     }
 }
 
-/// Shows the events of a line, as far as the journal names them.
 pub(super) fn events(line: &AttemptLine) -> Markup {
-    let left = line.event_ids.len().saturating_sub(IDS_TOLD);
+    some_events(line, IDS_TOLD)
+}
+
+/// Shows so many of a line's events, as far as the journal names them.
+pub(super) fn some_events(line: &AttemptLine, most: usize) -> Markup {
+    let ids = &line.event_ids[..line.event_ids.len().min(most)];
+    let left = u64::from(line.events).saturating_sub(ids.len() as u64);
     html! {
-        @for id in line.event_ids.iter().take(IDS_TOLD) {
+        @for id in ids {
             a.cut href=(event_url(&line.topic, id)) title=(visible(id)) { (visible(id)) }
         }
-        @if left > 0 { span.m { (left) " more" } }
+        @if ids.is_empty() { (text::counted(left, "event", "events")) }
+        @else if left > 0 { span.m { (text::number(left)) " more" } }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Deliveries that have failed: listed, shown attempt by attempt, attempted now.
 
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use axum::Form;
@@ -7,46 +8,76 @@ use axum::extract::{Path, Query, State};
 use axum::response::Redirect;
 use gridpost_api::{
     client::Page,
-    delivery::{Attempt, AttemptReason, Delivery, DeliveryShown, DeliveryStatus, NextAttempt},
+    delivery::{Attempt, Delivery, DeliveryShown, DeliveryStatus, NextAttempt},
     health::Health,
     schema::Time,
     subscription::EventSubscription,
 };
 use gridpost_core::time::Timestamp;
 use maud::{Markup, html};
+use serde::Deserialize;
+use uuid::Uuid;
 
 use super::App;
+use super::attempts;
 use super::chart::{self, Coming, Kind};
 use super::failure::{self, Answer};
 use super::form::{Look, Nothing};
 use super::kit::{self, Icon};
 use super::page::{Frame, Head, Names, Tab, live_part};
 use super::standing::{self, Standing};
+use super::subscription::{state_note, tabs};
 use super::text::{self, number};
 use super::urls::{self, subscription_url, with_query};
-use gridpost_ops::{lookup::wait_is_over, output};
+use gridpost_ops::{
+    attempt_lines::{AttemptLine, describe_reason},
+    lookup::wait_is_over,
+    output,
+};
 
 /// Other deliveries that the page of one lists.
 const OTHERS: usize = 5;
 
+/// Newest failed attempts that are looked at for the events of deliveries.
+const ATTEMPTS_MAX: usize = 100;
+
+#[derive(Deserialize)]
+pub(super) struct ListQuery {
+    after: Option<String>,
+    /// Only deliveries whose last attempt had this outcome.
+    outcome: Option<String>,
+}
+
+/// Lines of the journal by their deliveries.
+type Lines = HashMap<Uuid, AttemptLine>;
+
+/// Returns the newest failed attempt of each delivery: it names the events, which the delivery's state does not.
+async fn newest(app: &App, (topic, name): (&str, &str), now: Timestamp) -> anyhow::Result<Lines> {
+    let answer = app.newest((topic, name), true, ATTEMPTS_MAX, now).await?;
+    let lines = attempts::lines(&answer).into_iter().rev();
+    Ok(lines.map(|line| (line.delivery_id, line)).collect())
+}
+
 pub(super) async fn list(
     State(app): State<App>,
     Path((topic, name)): Names,
-    Query(look): Query<Look>,
+    Query(query): Query<ListQuery>,
 ) -> Answer {
     let (page, health, now) = tokio::join!(
-        app.api.deliveries_page(&topic, &name, look.after.as_deref()),
+        app.api.deliveries_page(&topic, &name, query.after.as_deref()),
         app.api.health(&topic, &name),
         app.settings.target.now()
     );
     let (page, now) = (page?, now?);
+    let lines = newest(&app, (&topic, &name), now).await;
     let url = subscription_url(&topic, &name, "/deliveries");
     let until = health.as_ref().ok().and_then(|health| waits_until(health, now));
     let row = |one: &Delivery| {
+        let line = lines.as_ref().ok().and_then(|lines| lines.get(&one.id));
         vec![
             link(&url, one),
+            events(one, line, 1),
             text::time(one.publish_time),
-            html! { (number(one.events.into())) },
             html! { (one.delivery_attempts) },
             kit::answer(one.last_delivery_outcome.as_deref(), one.last_http_status_code),
             html! { @if let Some(at) = one.last_delivery_attempt_time { (text::time(at)) } },
@@ -57,28 +88,90 @@ pub(super) async fn list(
             },
         ]
     };
-    let rows: Vec<_> = page.items.iter().map(row).collect();
+    let [after, outcome] =
+        [&query.after, &query.outcome].map(|value| value.as_deref().unwrap_or_default());
+    let is_chosen = |one: &&Delivery| outcome.is_empty() || last_outcome(one) == outcome;
+    let rows: Vec<_> = page.items.iter().filter(is_chosen).map(row).collect();
+    let head = [
+        ("Delivery", "nw"),
+        ("Events", "gr"),
+        ("Published", "nw"),
+        ("Attempts", "n"),
+        ("Last answer", ""),
+        ("Last attempt", "nw"),
+        ("Next attempt", "nw"),
+    ];
+    let find = with_query("/events", &[("topic", &topic)]);
+    let find = kit::button(&find, Some(Icon::Search), "Find an event");
+    let (title, told) = match page.items.is_empty() {
+        true => (
+            "No failing delivery waits here",
+            "What was delivered at once, or has ended, is found by its event.",
+        ),
+        false => (
+            "No such delivery on this page",
+            "The last attempts of all that it has had other answers.",
+        ),
+    };
+    let is_named = |lines: &Lines| page.items.iter().all(|one| lines.contains_key(&one.id));
     let body = html! {
         @match &health {
-            Err(error) => (failure::problem("Its endpoint's health could not be read.", error)),
-            Ok(health) => (held(health, now)),
+            Err(error) => (failure::problem("The endpoint's health could not be read.", error)),
+            Ok(health) => (state_note(health, None, now)),
         }
-        @if rows.is_empty() {
-            @let events = with_query("/events", &[("topic", &topic)]);
-            @let find = kit::button(&events, Some(Icon::Search), "Find an event");
-            (kit::flush("", "", kit::nothing(Icon::Check, "No failing delivery waits here",
-                "What was delivered at once, or has ended, is found by its event.", find, "")))
-        } @else {
-            @let head = [("Delivery", "gr"), ("Published", "nw"), ("Events", "n"), ("Attempts", "n"),
-                ("Last answer", ""), ("Last attempt", "nw"), ("Next attempt", "nw")];
-            (kit::flush("", "", kit::table("Failing deliveries", &head, &rows)))
+        (outcomes(&url, (after, outcome), &page))
+        @if rows.is_empty() { (kit::flush("", "", kit::nothing(Icon::Check, title, told, find, ""))) }
+        @else { (kit::flush("", "", kit::table("Failing deliveries", &head, &rows))) }
+        @match &lines {
+            Err(error) => (failure::problem("Which events these are could not be read.", error)),
+            Ok(lines) if is_named(lines) => {},
+            Ok(_) => p.sm.m { "Events are named by the newest " (ATTEMPTS_MAX) " failed attempts of the last day." },
         }
-        (kit::next_page(&url, &[], page.next.as_deref()))
+        (kit::next_page(&url, &[("outcome", outcome)], page.next.as_deref()))
     };
     let command = format!("delivery list --topic {topic} --subscription {name}");
     let above = urls::above(&topic, &name);
     let frame = Frame { tab: Tab::Topics, title: "Failing deliveries", above, command };
-    Ok(app.page_of(&frame, &Head::default(), &body))
+    let head = Head {
+        tabs: Some(tabs(&topic, &name, "/deliveries")),
+        live: Some(with_query(&url, &[("after", after), ("outcome", outcome)])),
+        ..Head::default()
+    };
+    Ok(app.page_of(&frame, &head, &live_part("deliveries", &body)))
+}
+
+/// Shows so many of its events, or how many it has.
+fn events(one: &Delivery, line: Option<&AttemptLine>, most: usize) -> Markup {
+    let count = || html! { (text::counted(one.events.into(), "event", "events")) };
+    line.map_or_else(count, |line| attempts::some_events(line, most))
+}
+
+fn last_outcome(one: &Delivery) -> &str {
+    one.last_delivery_outcome.as_deref().unwrap_or("NotAttempted")
+}
+
+/// Links to the deliveries of a page by the outcome of their last attempts.
+fn outcomes(url: &str, (after, on): (&str, &str), page: &Page<Delivery>) -> Markup {
+    let mut counts = BTreeMap::from([("", page.items.len() as u64)]);
+    for one in &page.items {
+        *counts.entry(last_outcome(one)).or_default() += 1;
+    }
+    let name =
+        |outcome: &str| if outcome.is_empty() { "All".to_owned() } else { text::outcome(outcome) };
+    html! {
+        @if counts.len() > 2 || !on.is_empty() {
+            nav.row aria-label="Last answer" {
+                @for (outcome, count) in counts {
+                    a class=(if outcome == on { "btn chip pri" } else { "btn chip" })
+                        aria-current=[(outcome == on).then_some("true")]
+                        href=(with_query(url, &[("after", after), ("outcome", outcome)])) {
+                        (name(outcome)) " " (number(count))
+                    }
+                }
+                @if page.next.is_some() || !after.is_empty() { span.sm.m { "of the deliveries on this page alone" } }
+            }
+        }
+    }
 }
 
 fn link(url: &str, one: &Delivery) -> Markup {
@@ -89,23 +182,6 @@ fn link(url: &str, one: &Delivery) -> Markup {
 fn waits_until(health: &Health, now: Timestamp) -> Option<Time> {
     let paused = health.pause.as_ref().map(|pause| pause.until);
     paused.or(health.until.filter(|_| !wait_is_over(health, now)))
-}
-
-/// Says that what is due is not attempted, because the endpoint waits.
-fn held(health: &Health, now: Timestamp) -> Markup {
-    let Some(until) = waits_until(health, now) else { return html! {} };
-    let until = text::time(until);
-    let (kind, title, told) = match &health.pause {
-        Some(_) => {
-            let told = html! { "Until it is resumed, or " (until) "." };
-            (Kind::Mute, "It is paused: what is due waits", told)
-        }
-        None => {
-            let told = html! { "Until " (until) "; then one delivery probes." };
-            (Kind::Warn, "The endpoint waits: what is due is not attempted yet", told)
-        }
-    };
-    kit::note(kind, title, told, "")
 }
 
 fn status(delivery: &Delivery) -> Markup {
@@ -131,6 +207,7 @@ pub(super) async fn show(
         app.api.deliveries_page(&topic, &name, None),
     );
     let (shown, now) = (shown?, now?);
+    let lines = newest(&app, (&topic, &name), now).await.unwrap_or_default();
     let subscription = subscription.map(|read| read.document);
     let list = subscription_url(&topic, &name, "/deliveries");
     let url = format!("{list}/{}", urls::part(&id));
@@ -150,9 +227,9 @@ pub(super) async fn show(
                     }))
                 }
                 div {
-                    (kit::card("This delivery", "", facts(&shown, &topic, &name)))
+                    (kit::card("This delivery", "", facts(&shown.delivery, lines.get(&shown.delivery.id))))
                     @match &health {
-                        Err(error) => (failure::problem("Its endpoint's health could not be read.", error)),
+                        Err(error) => (failure::problem("The endpoint's health could not be read.", error)),
                         Ok(health) => (health_card(&app, &subscription_url(&topic, &name, ""), health)),
                     }
                     (also_waiting(&list, &others, &shown.delivery))
@@ -176,6 +253,7 @@ pub(super) async fn show(
             }))
         }),
         actions: Some(live_part("act", &attempt_now(&app, &url, &shown.delivery))),
+        tabs: Some(tabs(&topic, &name, "/deliveries")),
         live: Some(url.clone()),
         ..Head::default()
     };
@@ -232,12 +310,9 @@ fn tiles(shown: &DeliveryShown, of: Option<&EventSubscription>, now: Timestamp) 
             @let last = delivery.last_delivery_attempt_time.map(text::time);
             (kit::tile(None, "Attempts", made, html! { @if let Some(last) = last { "the last " (last) } }, ""))
             @if let Some(outcome) = &delivery.last_delivery_outcome {
-                @let words = text::words(outcome);
-                @let status = delivery.last_http_status_code.map(|status| status.to_string());
                 @let took = attempts.last().map(|last| Duration::from_millis(last.duration_in_ms));
-                (kit::tile(None, "Last answer", status.as_ref().unwrap_or(&words), html! {
-                    @if status.is_some() { (words) }
-                    @if let Some(took) = took { " after " (chart::duration(took)) }
+                (kit::tile(None, "Last answer", text::met(outcome, delivery.last_http_status_code), html! {
+                    (text::words(outcome)) @if let Some(took) = took { " after " (chart::duration(took)) }
                 }, ""))
             }
             @if let Some((label, at)) = ends { (kit::tile(None, label, text::time(at), end, "")) }
@@ -246,23 +321,11 @@ fn tiles(shown: &DeliveryShown, of: Option<&EventSubscription>, now: Timestamp) 
     }
 }
 
-/// Says why an attempt is made when it is.
-fn because(reason: AttemptReason) -> &'static str {
-    match reason {
-        AttemptReason::Schedule => "its schedule",
-        AttemptReason::LeastWait => "the least wait after such an answer",
-        AttemptReason::RetryAfter => "the answer's Retry-After",
-        AttemptReason::EndpointWaits => "the endpoint waits",
-        AttemptReason::Resend => "it was asked for",
-        AttemptReason::Pause => "it is paused",
-    }
-}
-
 /// Says when the next attempt is made, and why then.
 fn comes(due: Option<Time>, next: &NextAttempt) -> Markup {
     html! {
         @if let Some(due) = due {
-            "not before " (text::clock(due)) @if let Some(why) = next.because { ": " (because(why)) }
+            "not before " (text::clock(due)) @if let Some(why) = next.because { ", " (describe_reason(why)) }
         } @else { "its time-to-live ends before" }
     }
 }
@@ -280,7 +343,7 @@ fn waterfall(shown: &DeliveryShown, now: Timestamp) -> Markup {
         told: html! {
             (text::clock(one.start_time)) ", after " (chart::duration(one.start_time.0.since(began.0)))
             @if let Some(events) = one.events { " · " (text::counted(events.into(), "event", "events")) }
-            @if let Some(why) = one.wait_because { " · then waits: " (because(why.into())) }
+            @if let Some(why) = one.wait_because { " · then a wait, " (describe_reason(why.into())) }
         },
         response: one.response.clone().unwrap_or_default(),
     };
@@ -301,16 +364,12 @@ fn waterfall(shown: &DeliveryShown, now: Timestamp) -> Markup {
     chart::waterfall(&attempts, coming.as_ref(), now.since(began.0).as_secs_f64())
 }
 
-fn facts(DeliveryShown { delivery, .. }: &DeliveryShown, topic: &str, name: &str) -> Markup {
+fn facts(delivery: &Delivery, line: Option<&AttemptLine>) -> Markup {
     let time = |at: Option<Time>| at.map(text::time).unwrap_or_default();
-    let reason = delivery.reason.as_deref().unwrap_or_default();
-    let url = subscription_url(topic, name, "");
     kit::kv(&[
-        ("Status", html! { (delivery.status) }),
-        ("Reason", text::soft(reason)),
-        ("Topic", html! { a href=(urls::topic_url(topic)) { (text::soft(topic)) } }),
-        ("Event subscription", html! { a href=(url) { (text::soft(name)) } }),
-        ("Published", time(Some(delivery.publish_time))),
+        ("Events", events(delivery, line, 10)),
+        ("Reason", text::soft(delivery.reason.as_deref().unwrap_or_default())),
+        ("Published", text::time(delivery.publish_time)),
         ("Sent by a redrive", time(delivery.redriven_time)),
         ("Ended", time(delivery.ended_at)),
         ("Id", html! { span.mono { (delivery.id) } }),
@@ -355,58 +414,4 @@ pub(super) async fn resend(
     app.api.resend(&topic, &name, &id).await?;
     let below = format!("/deliveries/{}?done=resent", urls::part(&id));
     Ok(Redirect::to(&subscription_url(&topic, &name, &below)))
-}
-
-#[cfg(test)]
-mod tests {
-    use gridpost_ops::testkit::documents;
-    use serde_json::json;
-
-    use super::*;
-
-    fn shown(next: &serde_json::Value) -> DeliveryShown {
-        let document = documents::delivery(&json!({"publishTime": "2026-01-01T00:00:00Z",
-            "attempts": [{"attempt": 1, "startTime": "2026-01-01T00:00:01Z", "outcome": "Busy",
-                "durationInMs": 1, "waitBecause": "Schedule", "response": "<b>"}], "next": next}));
-        serde_json::from_value(document).expect("a delivery")
-    }
-
-    #[test]
-    fn the_picture_has_attempts_what_comes_and_the_end() {
-        let expires = "2026-01-01T01:00:00Z";
-        let next = json!({"attempt": 2, "notBefore": "2026-01-01T00:00:11Z", "expires": expires});
-        let (mut pauses, mut ends) = (next.clone(), next);
-        pauses["because"] = json!("Pause");
-        ends["endpointWaitsUntil"] = json!(expires);
-        // What comes, what is told of it.
-        for (next, parts) in [
-            (pauses, ["not before <time", "it is paused · its time-to-live ends"]),
-            (ends, ["its time-to-live ends before, <time", ">none<"]),
-        ] {
-            let drawn = waterfall(&shown(&next), Timestamp::from_millis(0)).into_string();
-            let attempt = ["after 1 s · then waits: its schedule", "&lt;b&gt;"];
-            for part in parts.into_iter().chain(attempt) {
-                assert!(drawn.contains(part), "{part} is not in {drawn}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_due_waits_for_the_endpoint_and_that_is_told() {
-        let until = "2026-01-01T00:00:30Z";
-        let pause =
-            json!({"since": until, "until": "2026-01-02T00:00:00Z", "timeToLiveRuns": true});
-        let now = Timestamp::parse_rfc_3339("2026-01-01T00:00:00Z").expect("a time");
-        for (patch, later, want) in [
-            (json!({}), 0, ""),
-            (json!({ "until": until }), 0, "then one delivery probes"),
-            (json!({ "until": until }), 30, ""),
-            (json!({"until": until, "pause": pause}), 30, "Until it is resumed, or"),
-        ] {
-            let health = serde_json::from_value(documents::health(&patch)).expect("a health");
-            let told = held(&health, now + Duration::from_secs(later)).into_string();
-            assert_eq!(told.is_empty(), want.is_empty(), "{told}");
-            assert!(told.contains(want), "{told}");
-        }
-    }
 }

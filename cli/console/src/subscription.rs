@@ -178,7 +178,7 @@ fn actions(app: &App, url: &str, health: Option<&Health>) -> Markup {
 }
 
 /// Says in a sentence what its state does to events, and until when.
-fn state_note(health: &Health, counted: Option<&Account>, now: Timestamp) -> Markup {
+pub(super) fn state_note(health: &Health, counted: Option<&Account>, now: Timestamp) -> Markup {
     let standing = Standing::of(health, counted);
     let probes = html! {
         @if let Some(probe) = health.next_probe {

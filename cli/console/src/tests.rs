@@ -333,6 +333,46 @@ async fn an_attempt_is_offered_while_a_delivery_waits() {
     }
 }
 
+/// A page of the list has events of the journal, and links to its deliveries by their last answers.
+#[tokio::test]
+async fn failing_deliveries_have_their_events_and_are_filtered_by_their_last_answers() {
+    let id = |at: u128| uuid::Uuid::from_u128(at).to_string();
+    let ids = ["order-123-placed", "order-124-placed"];
+    let (deliveries, entries): (Vec<_>, Vec<_>) = (0..50)
+        .map(|at| {
+            let outcome = if at < 20 { "Busy" } else { "TimedOut" };
+            let delivery = json!({"id": id(at), "lastDeliveryOutcome": outcome,
+                "lastDeliveryAttemptTime": documents::TIME, "due": documents::TIME});
+            let entry = json!({"deliveryId": id(at), "eventIds": ids, "events": 2});
+            (documents::delivery(&delivery), documents::journal_entry(&entry))
+        })
+        .unzip();
+    let of = "GET /topics/orders/eventSubscriptions/billing";
+    let rows = [
+        (
+            &*format!("{of}/deliveries"),
+            200,
+            json!({"value": deliveries, "nextLink": "/x?$skiptoken=n"}),
+        ),
+        (&format!("{of}/health"), 200, documents::health(&json!({}))),
+        ("POST /journalQueries", 200, documents::journal_query(&json!({ "attempts": entries }))),
+    ];
+    let (app, _fake) = console(&rows).await;
+    for (asked, count) in [
+        (json!({}), 50),
+        (json!({"outcome": "Busy", "after": "a"}), 20),
+        (json!({"outcome": "<b>"}), 0),
+    ] {
+        let page = delivery::list(State(app.clone()), names(), query(asked)).await;
+        let page = page.expect("a page").into_string();
+        assert!(page.len() < 66_000, "{}", page.len());
+        assert_eq!(page.matches("id=order-123-placed\"").count(), count, "{page}");
+        for part in ["outcome=TimedOut\">Timed out 30</a>", "this page alone", "rel=\"next\""] {
+            assert!(page.contains(part), "`{part}` is not in {page}");
+        }
+    }
+}
+
 const HEALTHS: &str = "GET /topics/orders/healths";
 const HEALTH: &str = "GET /topics/orders/eventSubscriptions/billing/health";
 const LETTERS: &str = "GET /topics/orders/eventSubscriptions/billing/deadLetters";
