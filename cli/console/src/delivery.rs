@@ -281,7 +281,7 @@ fn began(delivery: &Delivery) -> Time {
 }
 
 /// Returns when the next attempt is due, unless its time-to-live ends before.
-fn due(next: &NextAttempt, now: Timestamp) -> Option<Time> {
+pub(super) fn due(next: &NextAttempt, now: Timestamp) -> Option<Time> {
     let due = next.endpoint_waits_until.or(next.paused_until).unwrap_or(next.not_before);
     Some(due).filter(|due| now.max(due.0) < next.expires.0)
 }

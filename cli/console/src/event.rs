@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::App;
+use super::attempts;
 use super::chart::{self, Kind};
 use super::failure::{self, Answer};
 use super::form::given;
@@ -26,7 +27,7 @@ use gridpost_ops::{
     given::TimeSpan,
     output,
 };
-use places::{Standing, places};
+use places::{Place, Standing, places};
 
 /// How far back attempts are looked for, unless said otherwise.
 const SINCE: &str = "24h";
@@ -56,11 +57,6 @@ impl EventQuery {
         left_out
     }
 
-    fn pairs(&self) -> Vec<(&'static str, &str)> {
-        let all = [("topic", &self.topic), ("id", &self.id), ("since", &self.since)];
-        all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
-    }
-
     fn id(&self) -> Option<String> {
         // An id that is looked for exactly may end with a space.
         let exact = self.id.clone().filter(|id| self.exact.is_some() && !id.is_empty());
@@ -71,28 +67,30 @@ impl EventQuery {
         given(self.since.as_ref()).unwrap_or_else(|| SINCE.to_owned())
     }
 
-    /// Returns the URL of the same, looked for so far back.
-    fn back(&self, since: &str) -> String {
+    /// Returns the fields of the same search, so far back.
+    fn pairs<'a>(&'a self, since: &'a str) -> [(&'static str, &'a str); 4] {
         let [topic, id, exact] =
             [&self.topic, &self.id, &self.exact].map(|value| value.as_deref().unwrap_or_default());
-        with_query("/events", &[("topic", topic), ("id", id), (EXACT, exact), ("since", since)])
+        [("topic", topic), ("id", id), (EXACT, exact), ("since", since)]
     }
-}
 
-/// Shows an event: a form in a URL has its id, one that is sent may have its text.
-pub(super) async fn show(State(app): State<App>, Form(query): Form<EventQuery>) -> Answer {
-    answer(&app, query).await
+    fn back(&self, since: &str) -> String {
+        with_query("/events", &self.pairs(since))
+    }
 }
 
 /// What is known of it by topic, or why that can't be read.
 type Explanations = Vec<(String, anyhow::Result<Explanation>)>;
 
-async fn answer(app: &App, mut typed: EventQuery) -> Answer {
+/// Shows an event: a form in a URL has its id, one that is sent may have its text.
+pub(super) async fn show(State(app): State<App>, Form(mut typed): Form<EventQuery>) -> Answer {
     let left_out = typed.clean();
+    let left_out =
+        left_out.told("/events", &typed.pairs(typed.since.as_deref().unwrap_or_default()));
     let (topics, now) = tokio::try_join!(app.api.topics_page(None), app.settings.target.now())?;
     let Some(id) = typed.id() else {
         let body = html! {
-            (left_out.told("/events", &typed.pairs()))
+            (left_out)
             (kit::card("", "", html! {
                 (search(&topics, &typed))
                 p.m { "An event is found by the id that its publisher gave it: in the journal of attempts, and in dead letters." }
@@ -102,16 +100,16 @@ async fn answer(app: &App, mut typed: EventQuery) -> Answer {
         let frame = Frame { tab: Tab::Events, title, above: Vec::new(), command };
         return Ok(app.page_of(&frame, &Head::default(), &body));
     };
-    let found = look(app, &typed, &id).await;
+    let found = look(&app, &typed, &id).await;
     let known: Vec<_> = found.iter().flatten().filter_map(|(_, told)| told.as_ref().ok()).collect();
-    let is_unknown = known.iter().all(|one| one.outcome().is_err());
+    let sure: Vec<_> = known.iter().copied().filter(|one| one.outcome().is_ok()).collect();
     let topic = match (&known[..], given(typed.topic.as_ref())) {
         (_, Some(topic)) => Some(topic),
-        ([one], None) if !is_unknown => Some(one.topic().to_owned()),
+        ([one], None) if !sure.is_empty() => Some(one.topic().to_owned()),
         _ => None,
     };
     let body = html! {
-        (left_out.told("/events", &typed.pairs()))
+        (left_out)
         @match &found {
             Err(error) => (failure::problem("", error)),
             Ok(found) => {
@@ -120,15 +118,15 @@ async fn answer(app: &App, mut typed: EventQuery) -> Answer {
                         (failure::problem(&format!("What is known in {topic} can't be read."), error))
                     }
                 }
-                @if is_unknown { (nothing(&typed, &id, &known)) }
-                @for one in known.iter().filter(|_| !is_unknown || topic.is_some()) {
+                @if sure.is_empty() { (nothing(&typed, &id, &known)) }
+                @for one in known.iter().filter(|_| !sure.is_empty() || topic.is_some()) {
                     @if known.len() > 1 { h2 { "In " a href=(topic_url(one.topic())) { (one.topic()) } } br; }
-                    (of_topic(app, one, &id, now))
+                    (of_topic(&app, one, &id, now))
                 }
             }
         }
         (kit::card("", "", html! {
-            (event_form(app, &topics, topic.as_deref(), &id, &typed))
+            (event_form(&app, &topics, topic.as_deref(), &id, &typed))
             details { summary { "Find another event, or in another topic" } (search(&topics, &typed)) }
         }))
     };
@@ -139,9 +137,10 @@ async fn answer(app: &App, mut typed: EventQuery) -> Answer {
     let since = typed.since();
     let on = SPANS.iter().find(|(_, span)| *span == since).map_or("", |(name, _)| name);
     let spans = SPANS.map(|(name, span)| (name, typed.back(span)));
+    let all: Vec<_> = sure.iter().flat_map(|of| places(of)).collect();
     let head = Head {
         mono: true,
-        beside: Some(html! { (kit::copy(&id, "the id")) (places::pills(&known)) }),
+        beside: Some(html! { (kit::copy(&id, "the id")) (places::pills(&all)) }),
         actions: Some(kit::choice("Look back", on, &spans)),
         ..Head::default()
     };
@@ -154,9 +153,18 @@ async fn look(app: &App, typed: &EventQuery, id: &str) -> anyhow::Result<Explana
     let (id, named) = (id.to_owned(), topic.clone().unwrap_or_default());
     let question = Question { topic: named, id, since, max_dollars: None };
     let target = &app.settings.target;
-    let Some(topic) = topic else { return explain::look_everywhere(target, question).await };
-    let event = given(typed.event.as_ref()).map(|text| json_text(&text)).transpose()?;
-    Ok(vec![(topic, Ok(explain::look_up(target, question, event).await?))])
+    let mut found = match topic {
+        None => explain::look_everywhere(target, question).await?,
+        Some(topic) => {
+            let event = given(typed.event.as_ref()).map(|text| json_text(&text)).transpose()?;
+            vec![(topic, Ok(explain::look_up(target, question, event).await?))]
+        }
+    };
+    for (_, told) in &mut found {
+        let deliveries = told.iter_mut().flat_map(|told| &mut told.deliveries);
+        deliveries.for_each(|one| attempts::keep_each_end_once(&mut one.log));
+    }
+    Ok(found)
 }
 
 fn search(topics: &Page<Topic>, typed: &EventQuery) -> Markup {
@@ -166,7 +174,7 @@ fn search(topics: &Page<Topic>, typed: &EventQuery) -> Markup {
             label { "Event id " input.code name="id" required size="36" value=(id); }
             (choose_topic(Some(topics), typed.topic.as_deref(), "All topics"))
             label { "Look back " input name="since" size="5" value=(typed.since()); }
-            button.pri { "Find it" }
+            button.pri { "Find" }
         }
         @let note = text::hidden_in(id);
         @if !note.0.is_empty() { p { "Event id:" (note) } }
@@ -189,16 +197,14 @@ pub(super) fn names<T>(page: Option<&Page<T>>, name: fn(&T) -> &String) -> Optio
 fn nothing(typed: &EventQuery, id: &str, known: &[&Explanation]) -> Markup {
     let since = typed.since();
     let back = SPANS.iter().find(|(_, span)| *span == since).map_or(&*since, |(name, _)| name);
-    let gaps = known.iter().flat_map(|one| &one.left_out);
+    let topic = given(typed.topic.as_ref()).unwrap_or_else(|| "all topics".to_owned());
     let text = html! {
         p {
-            "Looked back " (visible(back)) " in "
-            @match given(typed.topic.as_ref()) { Some(topic) => (visible(&topic)), None => "all topics" } ". "
-            "It may wait for its first attempt, be wanted by no filter, be older, or have been delivered where successes "
-            "are not logged. An event of a schema of your own has no "
-            "id there."
+            "Looked back " (visible(back)) " in " (visible(&topic)) ". It may wait for its first attempt, be wanted by no "
+            "filter, be older, or have been delivered where successes are not logged. An event of a schema of your own has "
+            "no id there."
         }
-        @for gap in gaps { p { "The journal: " (text::sentence(gap)) "." } }
+        @for gap in known.iter().flat_map(|one| &one.left_out) { p { "The journal: " (text::sentence(gap)) "." } }
     };
     let actions = html! {
         @if since != "7d" { (kit::button(&typed.back("7d"), None, "Look back 7 days")) }
@@ -227,56 +233,48 @@ fn of_topic(app: &App, of: &Explanation, id: &str, now: Timestamp) -> Markup {
                     @for gap in &of.left_out { p.sm.m { "The journal: " (text::sentence(gap)) "." } }
                 }
             }
-            @if let Some(event) = &of.event { div { (event_card(event)) } }
+            @if let Some(EventText { json, letter_of }) = &of.event {
+                @let from = letter_of.as_ref().map(|name| format!("from a dead letter of {name}"));
+                @let from = html! { span.sm.m { (from.as_deref().unwrap_or("as it was given")) } };
+                @let json = output::indented(json).unwrap_or_else(|| json.clone());
+                div { (kit::card("The event", from, kit::json("the event", &json))) }
+            }
         }
     }
 }
 
-fn event_card(EventText { json, letter_of }: &EventText) -> Markup {
-    let from = html! { span.sm.m {
-        @match letter_of { Some(name) => { "from a dead letter of " (name) }, None => "as it was given" }
-    } };
-    let json = output::indented(json).unwrap_or_else(|| json.clone());
-    kit::card("The event", from, kit::json("the event", &json))
-}
-
 fn tiles(of: &Explanation) -> Markup {
     let places = places(of);
-    let is = |standing| places.iter().filter(|place| place.standing() == standing).count();
-    let count = |count: usize| number(count as u64);
-    let (all, wanted) = (places.len(), places.iter().filter(|place| place.is_wanted()).count());
-    let first = places.iter().filter_map(places::Place::delivered_after).min();
-    let event = of.event.as_ref().map(|event| serde_json::from_str::<Value>(&event.json));
-    let event = event.and_then(Result::ok).unwrap_or_default();
+    let is =
+        |standing| number(places.iter().filter(|one| one.standing() == standing).count() as u64);
+    let wanted = number(places.iter().filter(|one| one.is_wanted()).count() as u64);
+    let event = of.event.as_ref().and_then(|event| serde_json::from_str(&event.json).ok());
+    let event: Value = event.unwrap_or_default();
     let member = |name: &str| Some(text::soft(event.get(name)?.as_str()?));
-    let refused = is(Standing::Filtered);
+    let subject = member("subject");
     let by = match of.verdicts {
-        Some(_) if refused == 0 => "as the filters are now".to_owned(),
-        Some(_) => format!("{} not, as the filters are now", count(refused)),
+        Some(_) => format!("{} not, as the filters are now", is(Standing::Filtered)),
         None => "by the journal, or more".to_owned(),
     };
-    let after = first.map(|after| format!("first after {}", chart::duration(after)));
+    let first = places.iter().filter_map(Place::delivered_after).min().map(chart::duration);
     html! {
         div.g.gt {
             @if let Some(at) = places::published(of) {
                 (kit::tile(None, "Published", text::clock(at), text::time(at), ""))
             }
             @if let Some(kind) = member("eventType").or_else(|| member("type")) {
-                @let subject = member("subject");
-                @let subject = html! { @if let Some(subject) = subject { "subject " (subject) } };
-                (kit::tile(None, "Type", kind, subject, ""))
+                (kit::tile(None, "Type", kind, html! { @if let Some(subject) = subject { "subject " (subject) } }, ""))
             }
-            (kit::tile(None, "Wanted by", kit::unit(count(wanted), format!("of {}", count(all))), by, ""))
-            (kit::tile(Kind::Ok, "Delivered to", count(is(Standing::Delivered)), after.unwrap_or_default(), ""))
+            (kit::tile(None, "Wanted by", kit::unit(wanted, format!("of {}", places.len())), by, ""))
+            (kit::tile(Kind::Ok, "Delivered to", is(Standing::Delivered),
+                html! { @if let Some(first) = first { "first after " (first) } }, ""))
         }
     }
 }
 
-type Topics = Page<Topic>;
-
 fn event_form(
     app: &App,
-    topics: &Topics,
+    topics: &Page<Topic>,
     topic: Option<&str>,
     id: &str,
     typed: &EventQuery,
@@ -324,21 +322,5 @@ mod tests {
         assert_eq!(exact, (Some("order-1\u{200b}".to_owned()), false));
         assert_eq!(event_url("t", "order-1"), "/events?topic=t&id=order-1");
         assert!(event_url("t", "order-1\u{a0}").ends_with("&exact=yes"));
-    }
-
-    #[test]
-    fn tiles_show_what_is_known_alone() {
-        let mut of = Explanation::noting("");
-        let tiles_of = |of: &Explanation| tiles(of).into_string();
-        let told = tiles_of(&of);
-        let unknown = ["Type", "Published"].iter().any(|label| told.contains(label));
-        assert!(!unknown && told.contains("by the journal, or more"), "{told}");
-        let json = r#"{"type": "<T>", "subject": "s"}"#.to_owned();
-        of.event = Some(EventText { json, letter_of: None });
-        of.verdicts = Some(Vec::new());
-        let told = tiles_of(&of);
-        for part in ["&lt;T&gt;", "subject s", "as the filters are now"] {
-            assert!(told.contains(part), "{part} is not in {told}");
-        }
     }
 }

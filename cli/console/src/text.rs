@@ -34,7 +34,10 @@ pub(super) fn time_or_text(text: &str) -> Markup {
 /// Shows a sentence whose times are times.
 pub(super) fn sentence(text: &str) -> Markup {
     html! {
-        @for (at, word) in text.split(' ').enumerate() { @if at > 0 { " " } (time_or_text(word)) }
+        @for (at, word) in text.split(' ').enumerate() {
+            @let (word, stop) = word.split_at(word.trim_end_matches([',', '.', ';']).len());
+            @if at > 0 { " " } (time_or_text(word)) (stop)
+        }
     }
 }
 

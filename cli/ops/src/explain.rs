@@ -16,7 +16,7 @@ use gridpost_api::{
         query::{AttemptsQuery, JournalQueryInput},
     },
     requests::PurgeDeadLettersInput,
-    subscription::{EventSubscription, Pause},
+    subscription::EventSubscription,
     trial::{ExplainedSubscription, SubscriptionState},
 };
 use gridpost_core::{name, subscription::ProvisioningState, time::Timestamp};
@@ -472,8 +472,8 @@ impl Explanation {
             text.push_str(&format!("\n\n{}: {again}{}", delivery.name, delivery.describe()));
             before = Some(delivery);
         }
-        for HoldingBack { event_subscription, health } in &self.holding_back {
-            text.push_str(&format!("\n\n{event_subscription}: {}", describe_held_back(health)));
+        for held in &self.holding_back {
+            text.push_str(&format!("\n\n{}: {}", held.event_subscription, held.describe()));
         }
         if self.deliveries.is_empty() {
             let since = hours(since.0);
@@ -508,31 +508,23 @@ impl Explanation {
     }
 }
 
-/// Says why an event subscription attempts nothing, and until when.
-fn describe_held_back(health: &Health) -> String {
-    if let Some(pause) = &health.pause {
-        return format!(
-            "paused {}. If it wants the event, the event waits until it is resumed (`gridpost subscription \
-             resume`), or until {}, when the pause ends by itself{}.",
-            pause::told(pause),
-            pause.until,
-            ends_meanwhile(pause),
-        );
-    }
-    let outcome = health.cause.as_ref().map(|cause| &cause.outcome);
-    format!(
-        "attempts nothing until {} ({}, {}). If it wants the event, the event waits.",
-        or_dash(health.until),
-        health.state,
-        or_dash(outcome),
-    )
-}
-
-/// Says what else may become of an event that a pause holds.
-pub fn ends_meanwhile(pause: &Pause) -> &'static str {
-    match pause.time_to_live_runs {
-        true => ". The event ends undelivered if its time-to-live is over before",
-        false => "",
+impl HoldingBack {
+    /// Says why the event subscription attempts nothing, and until when.
+    pub fn describe(&self) -> String {
+        let Health { pause, until, state, cause, .. } = &self.health;
+        let waits = "If it wants the event, the event waits";
+        let Some(pause) = pause else {
+            let (until, outcome) = (or_dash(*until), or_dash(cause.as_ref().map(|it| &it.outcome)));
+            return format!("attempts nothing until {until} ({state}, {outcome}). {waits}.");
+        };
+        let meanwhile = match pause.time_to_live_runs {
+            true => " The event ends undelivered if its time-to-live is over before.",
+            false => "",
+        };
+        let (told, until) = (pause::told(pause), pause.until);
+        format!(
+            "paused {told}. {waits} until it is resumed, or until {until}, when the pause ends by itself.{meanwhile}"
+        )
     }
 }
 

@@ -3,21 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gridpost_api::delivery::{Attempt, DeliveryStatus};
-use gridpost_api::health::Health;
+use gridpost_api::delivery::{Attempt, DeliveryStatus, NextAttempt};
 use gridpost_api::schema::Time;
 use gridpost_api::trial::{ExplainedSubscription, SubscriptionState};
 use gridpost_core::journal::EntryKind;
 use gridpost_core::time::Timestamp;
 use gridpost_ops::attempt_lines::AttemptLine;
-use gridpost_ops::explain::{EventDelivery, Explanation, ends_meanwhile};
+use gridpost_ops::explain::{EventDelivery, Explanation, HoldingBack};
 use gridpost_ops::output::or_dash;
 use maud::{Markup, html};
 
 use crate::App;
 use crate::attempts;
 use crate::chart::{self, Kind, Lane, Mark, Point};
-use crate::delivery::attempt_now;
+use crate::delivery::{attempt_now, due};
 use crate::kit;
 use crate::sought::letters_query;
 use crate::text::{self, visible};
@@ -58,10 +57,11 @@ impl Standing {
 
 /// An event subscription, and what is known of the event there.
 pub(super) struct Place<'a> {
+    topic: &'a str,
     name: &'a str,
     /// In the order of time: a redrive sends it again.
     deliveries: Vec<&'a EventDelivery>,
-    held: Option<&'a Health>,
+    held: Option<&'a HoldingBack>,
     verdict: Option<&'a ExplainedSubscription>,
     /// In words.
     wants: &'a str,
@@ -69,19 +69,17 @@ pub(super) struct Place<'a> {
 
 /// Returns each event subscription once: those with a delivery first, those that do not want it last.
 pub(super) fn places(of: &Explanation) -> Vec<Place<'_>> {
-    let verdicts = of.verdicts.iter().flatten();
-    let names = of.wants.iter().map(|(name, _)| name.as_str());
-    let names = names.chain(of.deliveries.iter().map(|one| one.name.as_str()));
-    let names = names.chain(verdicts.clone().map(|one| one.event_subscription.as_str()));
-    let held: BTreeMap<_, _> =
-        of.holding_back.iter().map(|one| (one.event_subscription.as_str(), &one.health)).collect();
-    let names: BTreeSet<_> = names.chain(held.keys().copied()).collect();
+    let wants: BTreeMap<_, _> = of.wants.iter().map(|(name, wants)| (&**name, &**wants)).collect();
+    // A deleted one has deliveries.
+    let names = of.deliveries.iter().map(|one| &*one.name).chain(wants.keys().copied());
+    let names: BTreeSet<_> = names.collect();
     let place = |name| Place {
+        topic: of.topic(),
         name,
         deliveries: of.deliveries.iter().filter(|one| one.name == name).collect(),
-        held: held.get(name).copied(),
-        verdict: verdicts.clone().find(|one| one.event_subscription == name),
-        wants: of.wants.iter().find(|(one, _)| one == name).map_or("", |(_, wants)| wants),
+        held: of.holding_back.iter().find(|one| one.event_subscription == name),
+        verdict: of.verdicts.iter().flatten().find(|one| one.event_subscription == name),
+        wants: wants.get(name).copied().unwrap_or_default(),
     };
     let mut places: Vec<_> = names.into_iter().map(place).collect();
     places.sort_by_key(|place| {
@@ -104,7 +102,7 @@ impl Place<'_> {
     pub(super) fn standing(&self) -> Standing {
         let Some(last) = self.deliveries.last() else {
             return match (self.held, self.verdict) {
-                (Some(health), _) if health.pause.is_some() => Standing::Paused,
+                (Some(held), _) if held.health.pause.is_some() => Standing::Paused,
                 (Some(_), _) => Standing::HeldBack,
                 (None, Some(one)) if !one.verdict.matches => Standing::Filtered,
                 _ => Standing::NotKnown,
@@ -136,8 +134,8 @@ impl Place<'_> {
         Some(first.time.0.since(first.publish_time.0))
     }
 
-    /// The attempts that are known: those of the journal, else those that the delivery remembers.
-    fn attempts(&self) -> Vec<(Time, Kind, String)> {
+    /// Returns the attempts of a delivery that are known: those of the journal, else those that it remembers.
+    fn attempts(one: &EventDelivery) -> Vec<(Time, Kind, String)> {
         let of_line = |line: &AttemptLine| {
             let kind = match line.kind {
                 EntryKind::Failure => Kind::Bad,
@@ -147,56 +145,54 @@ impl Place<'_> {
             let met = text::met(line.outcome.as_deref().unwrap_or_default(), line.http_status_code);
             (line.time, kind, format!("{} {met}", line.label()))
         };
-        let of_attempt = |one: &Attempt| {
+        let of_state = |one: &Attempt| {
             let kind = if one.outcome == "Delivered" { Kind::Ok } else { Kind::Bad };
             let met = text::met(&one.outcome, one.http_status_code);
             (one.start_time, kind, format!("#{} {met}", one.attempt))
         };
-        let of = |one: &&EventDelivery| {
-            let logged = one.log.iter().filter(|line| !line.kind.is_end());
-            let logged: Vec<_> = logged.map(of_line).collect();
-            match &one.state {
-                Some(state) if logged.is_empty() && !one.is_divided => {
-                    state.attempts.iter().map(of_attempt).collect()
-                }
-                _ => logged,
+        let logged = one.log.iter().filter(|line| !line.kind.is_end());
+        let logged: Vec<_> = logged.map(of_line).collect();
+        match &one.state {
+            Some(state) if logged.is_empty() && !one.is_divided => {
+                state.attempts.iter().map(of_state).collect()
             }
-        };
-        self.deliveries.iter().flat_map(of).collect()
+            _ => logged,
+        }
     }
 
-    /// Returns the times at which it comes next and ends, as far as is known.
-    fn next(&self, now: Timestamp) -> Option<(Time, Time)> {
-        let state = self.deliveries.last()?.state.as_ref()?;
-        let next = state.next.as_ref().filter(|_| self.standing() == Standing::Waiting)?;
-        let due = next.endpoint_waits_until.or(next.paused_until).unwrap_or(next.not_before);
-        Some((due.max(now.into()), next.expires))
+    fn next(&self) -> Option<&NextAttempt> {
+        let next = self.deliveries.last()?.state.as_ref()?.next.as_ref();
+        next.filter(|_| self.standing() == Standing::Waiting)
     }
 
     fn points(&self, published: Time, now: Timestamp) -> Vec<Point> {
-        let point = |at: Time, mark, told: String| Point {
-            at: at.0.since(published.0).as_secs_f64(),
-            mark,
-            label: String::new(),
-            told,
+        let mut points = Vec::new();
+        let mut add = |at: Time, mark, told: &str| {
+            let (at, label) = (at.0.since(published.0).as_secs_f64(), String::new());
+            points.push(Point { at, mark, label, told: told.to_owned() });
         };
-        let attempts = self.attempts().into_iter();
-        let mut points: Vec<_> =
-            attempts.map(|(at, kind, told)| point(at, Mark::Dot(kind), told)).collect();
-        let ends = self.lines().filter(|line| line.kind.is_end());
-        points.extend(
-            ends.map(|line| point(line.time, Mark::End, line.describe_fate().unwrap_or_default())),
-        );
-        if let Some((due, expires)) = self.next(now) {
-            points.push(point(due, Mark::Next, "the next attempt, not before".to_owned()));
-            points.push(point(expires, Mark::End, "its time-to-live ends".to_owned()));
+        for (at, kind, told) in self.deliveries.iter().flat_map(|one| Self::attempts(one)) {
+            add(at, Mark::Dot(kind), &told);
         }
-        let until =
-            self.held.filter(|health| health.pause.is_none()).and_then(|health| health.until);
-        points.extend(until.map(|until| {
-            point(until, Mark::Next, "held back: the first attempt, not before".to_owned())
-        }));
+        for line in self.lines().filter(|line| line.kind.is_end()) {
+            add(line.time, Mark::End, &line.describe_fate().unwrap_or_default());
+        }
+        if let Some(next) = self.next() {
+            if let Some(due) = due(next, now) {
+                add(due.max(now.into()), Mark::Next, "the next attempt, not before");
+            }
+            add(next.expires, Mark::End, "its time-to-live ends");
+        }
+        if let Some(until) = self.held_until() {
+            add(until, Mark::Next, "held back: the first attempt, not before");
+        }
         points
+    }
+
+    /// Returns until when its endpoint gets nothing, where no pause is the reason.
+    fn held_until(&self) -> Option<Time> {
+        let health = self.held.map(|held| &held.health)?;
+        health.until.filter(|_| health.pause.is_none())
     }
 
     /// Says why there are no points.
@@ -211,50 +207,37 @@ impl Place<'_> {
                     @let path = refusal.path.trim_start_matches("filter.");
                     span.line { code { (visible(path)) } ": " (visible(&refusal.message)) }
                 }
-            } @else if let Some(health) = self.held {
-                @if let Some(pause) = &health.pause {
-                    "Paused " (text::time(pause.since)) @if let Some(by) = &pause.by { " by " (visible(by)) }
-                    ", time-to-live " @if pause.time_to_live_runs { "runs" } @else { "stands still" } ". "
-                } @else { "Nothing is attempted until " (text::time(health.until)) ". " }
-                @if !self.is_wanted() { "If it wants the event, the" } @else { "The" } " event waits"
-                @if let Some(pause) = &health.pause {
-                    " until it is resumed, or until " (text::time(pause.until)) (ends_meanwhile(pause))
-                }
-                "."
-            } @else if self.is_wanted() { "It wants the event. No attempt is known so far." }
+            } @else if let Some(held) = self.held { "It " @if held.health.pause.is_some() { "is " } (text::sentence(&held.describe())) }
+            @else if self.is_wanted() { "It wants the event. No attempt is known so far." }
             @else { "No attempt is known. As its filter is now: " (visible(self.wants)) "." }
         }
     }
 
     /// Says in some words what was tried.
     fn tried(&self) -> Markup {
-        let Some(last) = self.deliveries.last() else {
-            let told = match self.standing() {
-                Standing::Filtered => "not wanted",
-                Standing::NotKnown => "no attempt is known",
-                _ => "no attempt yet",
-            };
-            return html! { span.sm.m { (told) } };
-        };
-        let attempts = self.attempts();
-        let told = match &attempts[..] {
-            [] => "no attempt before its end".to_owned(),
-            [_] => "1 attempt".to_owned(),
-            [(.., first), ..] => format!("{} attempts, first {first}", attempts.len()),
+        let attempts: Vec<_> = self.deliveries.iter().flat_map(|one| Self::attempts(one)).collect();
+        let told = match (&attempts[..], self.standing()) {
+            ([], Standing::Filtered) => "not wanted".to_owned(),
+            ([], _) if !self.deliveries.is_empty() => "no attempt before its end".to_owned(),
+            ([], Standing::NotKnown) => "no attempt is known".to_owned(),
+            ([], _) => "no attempt yet".to_owned(),
+            ([_], _) => "1 attempt".to_owned(),
+            ([(.., first), ..], _) => format!("{} attempts, first {first}", attempts.len()),
         };
         // A redrive keeps the time of the publish.
-        let mut times = self.deliveries.iter().filter_map(|one| published_of(one));
-        let first = times.next();
-        let again = match times.any(|at| Some(at) != first) {
-            true => "published more than once with this id",
-            false if self.deliveries.len() > 1 => "sent again by a redrive",
-            false => "",
+        let times: BTreeSet<_> =
+            self.deliveries.iter().filter_map(|one| published_of(one)).collect();
+        let again = match (times.len(), self.deliveries.len()) {
+            (2.., _) => "published more than once with this id",
+            (_, 2..) => "sent again by a redrive",
+            _ => "",
         };
-        let status = last.state.as_ref().map(|state| state.delivery.status.to_string());
+        let divided = self.deliveries.last().filter(|last| last.is_divided);
         html! {
             span.cut.sm.m title=(told) { (told) }
             @if !again.is_empty() { span.sm.m.line { (again) } }
-            @if last.is_divided {
+            @if let Some(last) = divided {
+                @let status = last.state.as_ref().map(|state| state.delivery.status);
                 span.sm.m.line {
                     "The delivery's events went different ways; what was left of it: " (or_dash(status))
                 }
@@ -263,18 +246,18 @@ impl Place<'_> {
     }
 
     /// Shows how it stands, and what can be done about it.
-    fn stands(&self, app: &App, topic: &str, id: &str, now: Timestamp) -> Markup {
+    fn stands(&self, app: &App, id: &str, now: Timestamp) -> Markup {
         let standing = self.standing();
         let (kind, word) = standing.shown();
-        let url = |below: &str| subscription_url(topic, self.name, below);
+        let url = |below: &str| subscription_url(self.topic, self.name, below);
         html! {
             (kit::pill(kind, word))
             " "
             span.sm.m {
                 @match standing {
                     Standing::Delivered => @if let Some(after) = self.delivered_after() { (chart::duration(after)) },
-                    Standing::Waiting => @if let Some((due, _)) = self.next(now) { (text::time(due)) },
-                    Standing::HeldBack => (text::time(self.held.and_then(|health| health.until))),
+                    Standing::Waiting => @if let Some(due) = self.next().and_then(|next| due(next, now)) { (text::time(due)) },
+                    Standing::HeldBack => (text::time(self.held_until())),
                     Standing::DeadLettered | Standing::Ended => {
                         a href=(with_query(&url("/dead-letters"), &letters_query(id))) { "open" }
                         @if app.may_change() { " " a href=(with_query(&url("/redrive"), &letters_query(id))) { "redrive" } }
@@ -282,33 +265,31 @@ impl Place<'_> {
                     _ => {},
                 }
             }
-            @for one in &self.deliveries {
-                @if let Some(state) = &one.state {
-                    @let url = url(&format!("/deliveries/{}", part(&one.id)));
-                    span.sm.line { a href=(url) { "Delivery " (one.id.get(..8).unwrap_or(&one.id)) } }
-                    (attempt_now(app, &url, &state.delivery))
-                }
+            @for (id, state) in self.deliveries.iter().filter_map(|one| Some((&one.id, one.state.as_ref()?))) {
+                @let url = url(&format!("/deliveries/{}", part(id)));
+                span.sm.line { a href=(url) { "Delivery " (id.get(..8).unwrap_or(id)) } }
+                (attempt_now(app, &url, &state.delivery))
             }
         }
     }
 
-    fn lane(&self, app: &App, of: &Explanation, id: &str, now: Timestamp) -> Lane {
-        let url = subscription_url(of.topic(), self.name, "");
-        let points = published(of).map(|at| self.points(at, now)).unwrap_or_default();
+    fn lane(&self, app: &App, (id, published): (&str, Option<Time>), now: Timestamp) -> Lane {
+        let url = subscription_url(self.topic, self.name, "");
+        let points = published.map(|at| self.points(at, now)).unwrap_or_default();
         Lane {
             name: self.name.to_owned(),
             head: html! { a href=(url) { b { (text::soft(self.name)) } } " " (self.tried()) },
             why: points.is_empty().then(|| self.why()),
             points,
-            standing: self.stands(app, of.topic(), id, now),
+            standing: self.stands(app, id, now),
         }
     }
 }
 
 /// Counts what became of it.
-pub(super) fn pills(all: &[&Explanation]) -> Markup {
+pub(super) fn pills(places: &[Place<'_>]) -> Markup {
     let mut counts: BTreeMap<_, u32> = BTreeMap::new();
-    for place in all.iter().filter(|of| of.outcome().is_ok()).flat_map(|of| places(of)) {
+    for place in places {
         *counts.entry(place.standing()).or_default() += 1;
     }
     html! {
@@ -320,8 +301,10 @@ pub(super) fn pills(all: &[&Explanation]) -> Markup {
 }
 
 pub(super) fn lanes(app: &App, of: &Explanation, id: &str, now: Timestamp) -> Markup {
-    let lanes: Vec<_> = places(of).iter().map(|place| place.lane(app, of, id, now)).collect();
-    let since = published(of).map(|at| now.since(at.0).as_secs_f64());
+    let published = published(of);
+    let lanes: Vec<_> =
+        places(of).iter().map(|place| place.lane(app, (id, published), now)).collect();
+    let since = published.map(|at| now.since(at.0).as_secs_f64());
     let legend =
         [(Kind::Ok, "delivered", None), (Kind::Bad, "failed", None), (Kind::Dead, "ends", None)];
     let title = if of.outcome().is_ok() { "Where it went" } else { "Where it may be" };
@@ -364,16 +347,9 @@ mod tests {
         }
     }
 
-    fn place<'a>(deliveries: &'a [EventDelivery], held: Option<&'a Health>) -> Place<'a> {
+    fn place(deliveries: &[EventDelivery]) -> Place<'_> {
         let deliveries = deliveries.iter().collect();
-        Place { name: "a", deliveries, held, verdict: None, wants: "wants every event" }
-    }
-
-    /// Returns times and marks of the points of a place.
-    fn points(place: &Place<'_>) -> Vec<(f64, Mark)> {
-        let published = Timestamp::parse_rfc_3339("2026-01-01T00:00:00Z").expect("a time");
-        let points = place.points(published.into(), published);
-        points.iter().map(|one| (one.at, one.mark)).collect()
+        Place { topic: "t", name: "a", deliveries, held: None, verdict: None, wants: "" }
     }
 
     #[test]
@@ -389,7 +365,7 @@ mod tests {
             (Some(Ended), end("Ending"), Standing::Ended),
             (None, vec![json!({})], Standing::NotKnown),
         ] {
-            assert_eq!(place(&[delivery(standing, &lines)], None).standing(), want, "{lines:?}");
+            assert_eq!(place(&[delivery(standing, &lines)]).standing(), want, "{lines:?}");
         }
         let publish = |at: &str| delivery(Some(Delivered), &[json!({"publishTime": at})]);
         let again = [delivery(Some(Ended), &end("DeadLettered")), delivery(Some(Delivered), &[])];
@@ -403,30 +379,9 @@ mod tests {
             (&twice, Standing::Delivered, "published more than once"),
             (&own, Standing::Ended, "what was left of it: Delivered"),
         ] {
-            let place = place(deliveries, None);
+            let place = place(deliveries);
             let tried = place.tried().into_string();
             assert!(place.standing() == standing && tried.contains(told), "{tried}");
-        }
-    }
-
-    #[test]
-    fn what_holds_an_event_back_is_told_with_until_when() {
-        let (since, until) = ("2026-01-01T00:00:00.000Z", "2026-01-02T00:00:00.000Z");
-        let pause = json!({"since": since, "until": until, "by": "<me>", "timeToLiveRuns": true});
-        let paused = ["by &lt;me&gt;, time-to-live runs", "resumed", "is over before"];
-        let waits = ["If it wants the event", "is attempted until <time", "event waits"];
-        let first = vec![(86_400.0, Mark::Next)];
-        for (patch, standing, parts, comes) in [
-            (json!({ "pause": pause }), Standing::Paused, paused, vec![]),
-            (json!({ "until": until }), Standing::HeldBack, waits, first),
-        ] {
-            let health = serde_json::from_value(documents::health(&patch)).expect("a health");
-            let place = place(&[], Some(&health));
-            let told = place.why().into_string();
-            assert_eq!((place.standing(), points(&place)), (standing, comes));
-            for part in parts.into_iter().chain(["2026-01-02 00:00:00.000 UTC"]) {
-                assert!(told.contains(part), "{part} is not in {told}");
-            }
         }
     }
 
@@ -439,10 +394,11 @@ mod tests {
             "attempt": 2, "notBefore": at("11"), "expires": "2026-01-01T01:00:00Z"}}));
         waits.state = Some(serde_json::from_value(state).expect("a delivery"));
         let waits = [waits];
-        let place = place(&waits, None);
+        let published = Timestamp::parse_rfc_3339(&at("00")).expect("a time");
+        let points = place(&waits).points(published.into(), published);
+        let points: Vec<_> = points.iter().map(|one| (one.at, one.mark)).collect();
         let want = [(1.0, Mark::Dot(Kind::Bad)), (11.0, Mark::Next), (3_600.0, Mark::End)];
-        assert_eq!(points(&place), want);
-        assert_eq!(place.attempts()[0].2, "#1 503");
+        assert_eq!((&points[..], &*Place::attempts(&waits[0])[0].2), (&want[..], "#1 503"));
     }
 
     #[test]
@@ -467,6 +423,6 @@ mod tests {
         for part in ["It is expired. ", "<code>advancedFilters[0]</code>: &lt;1&gt;"] {
             assert!(why.contains(part), "{why}");
         }
-        assert!(pills(&[&of]).into_string().contains("1 delivered"));
+        assert!(pills(&places).into_string().contains("1 delivered"));
     }
 }
