@@ -132,46 +132,53 @@ fn told(audit: &Audit, since: &str, after: usize) -> Markup {
 #[derive(Clone, Debug, Default)]
 struct Sum {
     account: Account,
-    /// Without an end, and not called missing: attempted before or not.
-    waiting: u64,
     /// No queue has room for them.
     missing: u64,
     ends_too_many: u64,
-    difference: i128,
     is_open: bool,
 }
 
 impl Sum {
     fn add(&mut self, account: &Account, standing: Standing) {
-        let (missing, many) = match standing {
-            Standing::Missing { events } => (events, 0),
-            Standing::TooMany { ends } => (0, ends),
-            Standing::Balanced | Standing::UnderWay { .. } => (0, 0),
-        };
-        // The account knows of what waits after an attempt alone.
-        let open = i128::from(account.difference()) + i128::from(account.waiting);
-        let waiting = u64::try_from(open - i128::from(missing) + i128::from(many)).unwrap_or(0);
         self.account.add(account);
-        self.waiting = self.waiting.saturating_add(waiting);
-        self.missing = self.missing.saturating_add(missing);
-        self.ends_too_many = self.ends_too_many.saturating_add(many);
-        self.difference += open - i128::from(waiting);
+        match standing {
+            Standing::Missing { events } => self.missing = self.missing.saturating_add(events),
+            Standing::TooMany { ends } => {
+                self.ends_too_many = self.ends_too_many.saturating_add(ends);
+            }
+            Standing::Balanced | Standing::UnderWay { .. } => {}
+        }
     }
 
-    /// Returns what puts it before others in a list: a difference, else what ended badly, else its size.
-    fn rank(&self) -> (u128, [u64; 4]) {
-        let [_, waiting, dead, lost] = self.ends().map(|(_, count, _)| count);
-        (self.difference.unsigned_abs(), [lost, dead, waiting, self.account.matched])
+    /// Returns how many have no end: those that waited after an attempt, of which the account knows, and others.
+    fn open(&self) -> i128 {
+        i128::from(self.account.difference()) + i128::from(self.account.waiting)
+    }
+
+    /// Returns those that are not called missing.
+    fn waiting(&self) -> u64 {
+        let missing = i128::from(self.missing) - i128::from(self.ends_too_many);
+        u64::try_from(self.open() - missing).unwrap_or(0)
+    }
+
+    fn difference(&self) -> i128 {
+        self.open() - i128::from(self.waiting())
     }
 
     fn ends(&self) -> [(Kind, u64, &'static str); 4] {
         let Account { delivered, dead_lettered, dropped, .. } = &self.account;
         [
             (Kind::Ok, *delivered, "Delivered"),
-            (Kind::Warn, self.waiting, "Waiting"),
+            (Kind::Warn, self.waiting(), "Waiting"),
             (Kind::Dead, total(dead_lettered), "Dead-lettered"),
             (Kind::Bad, total(dropped), "Lost"),
         ]
+    }
+
+    /// Returns what puts it before others in a list: a difference, else what ended badly, else its size.
+    fn rank(&self) -> (u128, [u64; 4]) {
+        let [_, waiting, dead, lost] = self.ends().map(|(_, count, _)| count);
+        (self.difference().unsigned_abs(), [lost, dead, waiting, self.account.matched])
     }
 
     fn is_balanced(&self) -> bool {
@@ -181,8 +188,8 @@ impl Sum {
     fn pill(&self) -> Markup {
         match (self.missing, self.ends_too_many) {
             (0, 0) if self.is_open => kit::pill(Kind::Mute, "open"),
-            (0, 0) => kit::pill(Kind::Ok, "0"),
-            (0, many) => kit::pill(Kind::Warn, &format!("−{}", number(many))),
+            (0, many) if many > 0 => kit::pill(Kind::Warn, &format!("−{}", number(many))),
+            (0, _) => kit::pill(Kind::Ok, "0"),
             (missing, _) => kit::pill(Kind::Bad, &number(missing)),
         }
     }
@@ -236,8 +243,8 @@ fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
 
 /// Matched + redriven = delivered + waiting + dead-lettered + lost, and the difference.
 fn equation(all: &Sum) -> Markup {
-    let attempted = all.account.waiting.min(all.waiting);
-    let [retrying, queued] = [attempted, all.waiting - attempted].map(number);
+    let (waits, attempted) = (all.waiting(), all.account.waiting);
+    let [retrying, queued] = [attempted.min(waits), waits.saturating_sub(attempted)].map(number);
     let waiting = format!("{retrying} retrying or parked, {queued} in queues");
     let [missing, many] = [all.missing, all.ends_too_many].map(number);
     let difference = format!("{missing} missing, {many} too many");
@@ -261,7 +268,7 @@ fn equation(all: &Sum) -> Markup {
                 @let note = if kind == Kind::Warn && count > 0 { &waiting } else { "" };
                 (term(Some(kind), name, &number(count), note, if kind == Kind::Bad { "" } else { "+" }))
             }
-            (term(bad, "Difference", &signed(all.difference), if differs { &difference } else { "" }, ""))
+            (term(bad, "Difference", &signed(all.difference()), if differs { &difference } else { "" }, ""))
         } }
     }
 }
@@ -326,31 +333,19 @@ fn by_subscription(shown: &[(&SubscriptionKey, Sum)], after: usize, all: usize) 
     let row = |(key, sum): &(&SubscriptionKey, Sum)| {
         let Account { matched, redriven, latencies, .. } = &sum.account;
         let [_, p95, _] = text::bounds(latencies);
-        let [delivered, waiting, dead, lost] = sum.ends().map(|(_, count, _)| count);
-        let counts = [*matched, *redriven, delivered, waiting, dead, lost];
+        let ends = sum.ends();
+        let counts = [*matched, *redriven].into_iter().chain(ends.map(|(_, count, _)| count));
         let count = |count| html! { @if count == 0 { span.m { "0" } } @else { (number(count)) } };
         let url = subscription_url(&key.topic, &key.name, "");
-        let mut cells = vec![html! {
-            a href=(url) { (text::soft(&key.name)) } " " span.m { (text::soft(&key.topic)) }
-        }];
-        cells.extend(counts.map(count));
-        cells.push(html! { (signed(sum.difference)) });
-        cells.extend([html! { (p95) }, chart::mini(&sum.ends())]);
-        cells
+        let name = html! { a href=(url) { (text::soft(&key.name)) } " " span.m { (text::soft(&key.topic)) } };
+        let more = [html! { (signed(sum.difference())) }, html! { (p95) }, chart::mini(&ends)];
+        std::iter::once(name).chain(counts.map(count)).chain(more).collect()
     };
     let rows: Vec<_> = shown.iter().map(row).collect();
-    let head = [
-        ("Event subscription", ""),
-        ("Matched", "n"),
-        ("Redriven", "n"),
-        ("Delivered", "n"),
-        ("Waiting", "n"),
-        ("Dead-lettered", "n"),
-        ("Lost", "n"),
-        ("Difference", "n"),
-        ("p95", "n nw"),
-        ("Outcome", "gr"),
-    ];
+    let ends = Sum::default().ends().map(|(_, _, name)| name);
+    let numbers = ["Matched", "Redriven"].into_iter().chain(ends).chain(["Difference", "p95"]);
+    let mut head = vec![("Event subscription", "")];
+    head.extend(numbers.map(|name| (name, "n nw")).chain([("Outcome", "gr")]));
     let part = html! {
         @if rows.len() < all {
             span.sm.m {
@@ -426,13 +421,11 @@ mod tests {
             (Standing::TooMany { ends: 1 }, 8, 2, -1),
             (Standing::Balanced, 12, 0, -3),
         ] {
-            let account = Account { delivered, ..account.clone() };
             let mut sum = Sum::default();
-            sum.add(&account, standing);
-            assert_eq!((sum.waiting, sum.difference), (waiting, difference), "{standing:?}");
-            let whole = account.matched + account.redriven;
+            sum.add(&Account { delivered, ..account.clone() }, standing);
+            assert_eq!((sum.waiting(), sum.difference()), (waiting, difference), "{standing:?}");
             let ends: u64 = sum.ends().iter().map(|(_, count, _)| count).sum();
-            assert_eq!(i128::from(whole), i128::from(ends) + sum.difference);
+            assert_eq!(10, i128::from(ends) + sum.difference());
         }
         assert_eq!((signed(-1_200), signed(3)), ("−1\u{202f}200".to_owned(), "3".to_owned()));
     }
@@ -458,22 +451,8 @@ mod tests {
                 ledger.intakes.insert((topic.clone(), hour), intake);
             }
         }
-        let audit = Audit {
-            asked: since,
-            since,
-            until: since + HOUR * 168,
-            ledger,
-            after: Default::default(),
-            later: Default::default(),
-            is_divided: true,
-            states_read_at: since,
-            queues: Ok(Default::default()),
-            waiting: 0,
-            batches: Default::default(),
-            left_out: Vec::new(),
-            partial: Default::default(),
-            parked_is_whole: true,
-        };
+        let audit =
+            Audit { ledger, ..Audit::begun(since, since + HOUR * 168, Ok(Default::default())) };
         for (after, rows) in [(0, ROWS), (480, 21), (501, 0), (usize::MAX, 0)] {
             let page = told(&audit, "7d", after).into_string();
             assert!(page.len() < 56_000, "{}", page.len());

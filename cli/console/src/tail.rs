@@ -106,33 +106,33 @@ struct Entry {
 }
 
 impl Entry {
+    /// An attempt or an end.
     fn of(line: &AttemptLine) -> Self {
         let of_end = |(delivery, events)| format!("end-{delivery}-{events}");
         let id = match line.kind {
             EntryKind::Ending => of_end(attempts::end(line)),
             _ => format!("line-{}", line.id),
         };
-        let (at, html) = (line.time.0.as_millis(), row(line, &id).into_string());
-        Self { id, at, html, over: attempts::done(line).map(of_end) }
+        let (at, name) = (line.time.0.as_millis(), line.subscription());
+        let url = subscription_url(&line.topic, &line.event_subscription, "");
+        let mut cells = attempts::row(line, html! { a.cut href=(url) title=(name) { (name) } });
+        cells.insert(5, attempts::events(line));
+        let row = html! { tr id=(id) data-at=(at) data-chip=(chip(line)) { (kit::cells(&head(), &cells)) } };
+        Self { id, at, html: row.into_string(), over: attempts::done(line).map(of_end) }
     }
 
     /// What is not shown, at its time.
     fn gap(at: i64, told: &Markup) -> Self {
         let id = format!("gap-{at}");
-        let html = html! { tr id=(id) data-at=(at) { td colspan=(HEAD.len()) { (told) } } };
+        let html = html! { tr id=(id) data-at=(at) { td colspan=(head().len()) { (told) } } };
         Self { id, at, html: html.into_string(), over: None }
     }
 }
 
-const HEAD: [(&str, &str); 7] = [
-    ("Time", "nw"),
-    ("Event subscription", "nw"),
-    ("#", "n"),
-    ("Answer", ""),
-    ("Took", "n nw"),
-    ("Events", ""),
-    ("What follows", "gr"),
-];
+fn head() -> [(&'static str, &'static str); 7] {
+    let [time, name, number, answer, took, follows] = attempts::head("Event subscription");
+    [time, name, number, answer, took, ("Events", ""), follows]
+}
 
 /// What became of an attempt: what the script shows or hides.
 const CHIPS: [(&str, &str, Kind); 3] =
@@ -143,17 +143,6 @@ fn chip(line: &AttemptLine) -> &'static str {
         _ if line.is_success() => "ok",
         EntryKind::Failure if line.reason.is_none() => "again",
         _ => "end",
-    }
-}
-
-/// An attempt or an end.
-fn row(line: &AttemptLine, id: &str) -> Markup {
-    let url = subscription_url(&line.topic, &line.event_subscription, "");
-    let name = html! { a.cut href=(url) title=(line.subscription()) { (line.subscription()) } };
-    let mut cells = attempts::row(line, name);
-    cells.insert(5, attempts::events(line));
-    html! {
-        tr id=(id) data-at=(line.time.0.as_millis()) data-chip=(chip(line)) { (kit::cells(&HEAD, &cells)) }
     }
 }
 
@@ -170,10 +159,6 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
     let mut follower = Follower::of(app.tail_journal.clone(), query.filter(), begin);
     let CaughtUp { mut lines, begins_ms } = follower.catch_up(FIRST_MAX).await?;
     attempts::keep_each_end_once(&mut lines);
-    let older = lines.len().saturating_sub(FIRST_MAX);
-    lines.drain(..older);
-    let first = lines.first().map(|line| line.time.0.as_millis());
-    let begins_ms = if older > 0 { first } else { begins_ms };
     let gap = begins_ms
         .map(|at| Entry::gap(at - 1, &html! { "What was attempted before is not shown." }));
     let rows = lines.iter().rev().map(Entry::of).chain(gap);
@@ -191,7 +176,7 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
         div.scroll id="table-tail" role="region" aria-labelledby="caption-tail" tabindex="0" {
             table.st.feed {
                 caption id="caption-tail" { "Attempts, the newest first" }
-                (kit::heads(&HEAD))
+                (kit::heads(&head()))
                 tbody data-stream=(stream) data-from=(follower.position_ms()) {
                     @for row in rows { (PreEscaped(row.html)) }
                 }
@@ -205,12 +190,15 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
     };
     let (filters, rate) = tokio::join!(filters(&app, &query), rate(&app, &query));
     let body = html! { (filters) (left_out.notes()) (rate) (kit::flush("", "", table)) };
-    let frame =
-        Frame { tab: Tab::Tail, title: "Live tail", above: Vec::new(), command: query.command() };
-    let state =
-        html! { span.m.sm id="tail-state" role="status" { "Reload the page for what is new" } };
-    let pause = html! { button type="button" id="tail-pause" hidden { "Pause" } };
-    let head = Head { beside: Some(state), actions: Some(pause), ..Head::default() };
+    let head = Head {
+        beside: Some(
+            html! { span.m.sm id="tail-state" role="status" { "Reload the page for what is new" } },
+        ),
+        actions: Some(html! { button type="button" id="tail-pause" hidden { "Pause" } }),
+        ..Head::default()
+    };
+    let command = query.command();
+    let frame = Frame { tab: Tab::Tail, title: "Live tail", above: Vec::new(), command };
     Ok(app.page_of(&frame, &head, &body))
 }
 

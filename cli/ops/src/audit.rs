@@ -115,22 +115,7 @@ async fn look(
     let asked = before(until, arguments.since).hour();
     let name_prefix = target.name_prefix();
     let queues = queues(target, name_prefix).await.map_err(|err| format!("{err:#}"));
-    let mut waits = Audit {
-        asked,
-        since: asked,
-        until,
-        ledger: Ledger::default(),
-        after: Ledger::default(),
-        later: Ledger::default(),
-        is_divided: !target.is_dev(),
-        states_read_at: until,
-        queues,
-        waiting: 0,
-        batches: Default::default(),
-        left_out: Vec::new(),
-        partial: Default::default(),
-        parked_is_whole: true,
-    };
+    let mut waits = Audit { is_divided: !target.is_dev(), ..Audit::begun(asked, until, queues) };
     let api = target.manage_api().await?;
     let budget = Budget::of(effort.counts);
     let topics = add_waiting(arguments, &api, &budget, &mut waits).await?;
@@ -449,22 +434,8 @@ mod tests {
 
     /// An audit that found nothing.
     pub(super) fn nothing() -> Audit {
-        Audit {
-            asked: Timestamp::from_millis(0),
-            since: Timestamp::from_millis(0),
-            until: Timestamp::from_millis(0),
-            ledger: Ledger::default(),
-            after: Ledger::default(),
-            later: Ledger::default(),
-            is_divided: true,
-            states_read_at: Timestamp::from_millis(0),
-            queues: Ok(Queues::default()),
-            waiting: 0,
-            batches: Default::default(),
-            left_out: Vec::new(),
-            partial: Default::default(),
-            parked_is_whole: true,
-        }
+        let begin = Timestamp::from_millis(0);
+        Audit::begun(begin, begin, Ok(Queues::default()))
     }
 
     #[test]

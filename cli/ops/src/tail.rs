@@ -94,13 +94,15 @@ impl Follower {
         }
     }
 
-    /// Returns the newest of what happened since it was left, `most` or some more.
+    /// Returns the newest of what happened since it was left, `most` at most.
     pub async fn catch_up(&mut self, most: usize) -> anyhow::Result<CaughtUp> {
         let answer = self.journal.ask(self.filter.from(self.seen.until), most).await?;
         let (is_cut, begins) = (answer.next_link.is_some(), answer.begins);
-        let lines = self.fresh(answer);
+        let mut lines = self.fresh(answer);
+        let older = lines.len().saturating_sub(most);
+        lines.drain(..older);
         let begins_ms = match lines.first() {
-            Some(first) if is_cut => Some(first.time.0.as_millis()),
+            Some(first) if is_cut || older > 0 => Some(first.time.0.as_millis()),
             _ => begins.map(|begins| begins.0.as_millis()),
         };
         Ok(CaughtUp { lines, begins_ms })
@@ -239,16 +241,18 @@ mod tests {
     async fn what_is_left_out_is_known() {
         let entries = ["5", "4", "3"].map(|at| entry(at, &format!("2026-01-01T00:00:0{at}Z")));
         let ms = |time: &str| Timestamp::parse_rfc_3339(time).map(Timestamp::as_millis);
-        // (what the answer says, where what is there begins)
-        for (patch, want) in [
-            (json!({}), None),
-            (json!({"begins": "2026-01-01T00:00:02Z"}), ms("2026-01-01T00:00:02Z")),
-            (json!({"nextLink": "/journalQueries/q?x"}), ms("2026-01-01T00:00:03Z")),
+        // (what the answer says, how many lines are wanted, where what is there begins)
+        for (patch, most, want) in [
+            (json!({}), 3, None),
+            (json!({}), 2, ms("2026-01-01T00:00:04Z")),
+            (json!({"begins": "2026-01-01T00:00:02Z"}), 3, ms("2026-01-01T00:00:02Z")),
+            (json!({"nextLink": "/journalQueries/q?x"}), 3, ms("2026-01-01T00:00:03Z")),
         ] {
             let rows = [("POST /journalQueries ", 200, answer(&entries, &patch))];
             let (_api, mut follower) = follower(&rows).await;
-            let CaughtUp { lines, begins_ms } = follower.catch_up(2).await.expect("caught up");
-            assert_eq!((ids(&lines), begins_ms), (vec!["3", "4", "5"], want), "{patch}");
+            let CaughtUp { lines, begins_ms } = follower.catch_up(most).await.expect("caught up");
+            let all = ["3", "4", "5"];
+            assert_eq!((ids(&lines), begins_ms), (all[3 - most..].to_vec(), want), "{patch}");
         }
     }
 

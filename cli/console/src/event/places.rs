@@ -216,13 +216,11 @@ impl Place<'_> {
     /// Says in some words what was tried.
     fn tried(&self) -> Markup {
         let attempts: Vec<_> = self.deliveries.iter().flat_map(|one| Self::attempts(one)).collect();
-        let told = match (&attempts[..], self.standing()) {
-            ([], Standing::Filtered) => "not wanted".to_owned(),
-            ([], _) if !self.deliveries.is_empty() => "no attempt before its end".to_owned(),
-            ([], Standing::NotKnown) => "no attempt is known".to_owned(),
-            ([], _) => "no attempt yet".to_owned(),
-            ([_], _) => "1 attempt".to_owned(),
-            ([(.., first), ..], _) => format!("{} attempts, first {first}", attempts.len()),
+        let told = match &attempts[..] {
+            [] if self.deliveries.is_empty() => String::new(),
+            [] => "no attempt before its end".to_owned(),
+            [_] => "1 attempt".to_owned(),
+            [(.., first), ..] => format!("{} attempts, first {first}", attempts.len()),
         };
         // A redrive keeps the time of the publish.
         let times: BTreeSet<_> =

@@ -155,6 +155,26 @@ pub struct Audit {
 }
 
 impl Audit {
+    /// Returns an audit that has counted nothing so far but the messages in the queues.
+    pub fn begun(since: Timestamp, until: Timestamp, queues: Result<Queues, String>) -> Self {
+        Self {
+            asked: since,
+            since,
+            until,
+            ledger: Ledger::default(),
+            after: Ledger::default(),
+            later: Ledger::default(),
+            is_divided: true,
+            states_read_at: until,
+            queues,
+            waiting: 0,
+            batches: BTreeMap::new(),
+            left_out: Vec::new(),
+            partial: BTreeSet::new(),
+            parked_is_whole: true,
+        }
+    }
+
     /// Adds the answer of the journal, whose periods end at the cut-off, when the states had been read, and
     /// later.
     pub(super) fn add(&mut self, answer: JournalQuery) {

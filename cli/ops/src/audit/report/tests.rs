@@ -24,23 +24,7 @@ fn audit(counts: &[(&str, u64, u64)], queues: Result<Queues, String>) -> Audit {
     }
     let batch = Batch { events_max: 1, since: Timestamp::from_millis(0) };
     let batches = counts.iter().map(|(name, ..)| (key(name), batch)).collect();
-    let [after, later] = [Ledger::default(), Ledger::default()];
-    Audit {
-        asked: HOUR,
-        since: HOUR,
-        until: LATER,
-        ledger,
-        after,
-        later,
-        is_divided: true,
-        states_read_at: LATER,
-        queues,
-        waiting: 0,
-        batches,
-        left_out: Vec::new(),
-        partial: Default::default(),
-        parked_is_whole: true,
-    }
+    Audit { ledger, batches, ..Audit::begun(HOUR, LATER, queues) }
 }
 
 #[test]

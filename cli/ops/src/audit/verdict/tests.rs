@@ -11,23 +11,8 @@ fn audit(account: Account, queues: Result<Queues, String>, waiting: u64, batch: 
     ledger.accounts.insert((key("a"), closed_hour(0)), account);
     let batch = Batch { events_max: batch, since: Timestamp::from_millis(0) };
     let batches = BTreeMap::from([(key("a"), batch)]);
-    let [after, later] = [Ledger::default(), Ledger::default()];
-    Audit {
-        asked: closed_hour(0),
-        since: closed_hour(0),
-        until: CUT_OFF,
-        ledger,
-        after,
-        later,
-        is_divided: true,
-        states_read_at: STATES_READ_AT,
-        queues,
-        waiting,
-        batches,
-        left_out: Vec::new(),
-        partial: Default::default(),
-        parked_is_whole: true,
-    }
+    let begun = Audit::begun(closed_hour(0), CUT_OFF, queues);
+    Audit { states_read_at: STATES_READ_AT, ledger, waiting, batches, ..begun }
 }
 
 #[test]
