@@ -63,13 +63,13 @@ pub(super) async fn list(
     Path((topic, name)): Names,
     Query(query): Query<ListQuery>,
 ) -> Answer {
-    let (page, health, now) = tokio::join!(
+    let now = app.settings.target.now().await?;
+    let (page, health, lines) = tokio::join!(
         app.api.deliveries_page(&topic, &name, query.after.as_deref()),
         app.api.health(&topic, &name),
-        app.settings.target.now()
+        newest(&app, (&topic, &name), now)
     );
-    let (page, now) = (page?, now?);
-    let lines = newest(&app, (&topic, &name), now).await;
+    let page = page?;
     let url = subscription_url(&topic, &name, "/deliveries");
     let until = health.as_ref().ok().and_then(|health| waits_until(health, now));
     let row = |one: &Delivery| {
@@ -119,9 +119,10 @@ pub(super) async fn list(
             Err(error) => (failure::problem("The endpoint's health could not be read.", error)),
             Ok(health) => (state_note(health, None, now)),
         }
-        (outcomes(&url, (after, outcome), &page))
-        @if rows.is_empty() { (kit::flush("", "", kit::nothing(Icon::Check, title, told, find, ""))) }
-        @else { (kit::flush("", "", kit::table("Failing deliveries", &head, &rows))) }
+        (kit::flush("Deliveries", outcomes(&url, (after, outcome), &page), html! {
+            @if rows.is_empty() { (kit::nothing(Icon::Check, title, told, find, "")) }
+            @else { (kit::table("Failing deliveries", &head, &rows)) }
+        }))
         @match &lines {
             Err(error) => (failure::problem("Which events these are could not be read.", error)),
             Ok(lines) if is_named(lines) => {},
@@ -199,15 +200,15 @@ pub(super) async fn show(
     Path((topic, name, id)): Path<(String, String, String)>,
     Query(look): Query<Look>,
 ) -> Answer {
-    let (shown, now, health, subscription, others) = tokio::join!(
+    let now = app.settings.target.now().await?;
+    let (shown, health, subscription, others, lines) = tokio::join!(
         app.api.delivery(&topic, &name, &id),
-        app.settings.target.now(),
         app.api.health(&topic, &name),
         app.api.subscription(&topic, &name),
         app.api.deliveries_page(&topic, &name, None),
+        newest(&app, (&topic, &name), now),
     );
-    let (shown, now) = (shown?, now?);
-    let lines = newest(&app, (&topic, &name), now).await.unwrap_or_default();
+    let (shown, lines) = (shown?, lines.unwrap_or_default());
     let subscription = subscription.map(|read| read.document);
     let list = subscription_url(&topic, &name, "/deliveries");
     let url = format!("{list}/{}", urls::part(&id));

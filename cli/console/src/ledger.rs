@@ -344,7 +344,7 @@ fn by_subscription(shown: &[(&SubscriptionKey, Sum)], after: usize, all: usize) 
     let rows: Vec<_> = shown.iter().map(row).collect();
     let ends = Sum::default().ends().map(|(_, _, name)| name);
     let numbers = ["Matched", "Redriven"].into_iter().chain(ends).chain(["Difference", "p95"]);
-    let mut head = vec![("Event subscription", "")];
+    let mut head = vec![("Event subscription", "nw")];
     head.extend(numbers.map(|name| (name, "n nw")).chain([("Outcome", "gr")]));
     let part = html! {
         @if rows.len() < all {

@@ -31,12 +31,14 @@ pub(super) fn time_or_text(text: &str) -> Markup {
     }
 }
 
-/// Shows a sentence whose times are times.
+/// Shows a sentence whose times are times and whose numbers are in groups of digits.
 pub(super) fn sentence(text: &str) -> Markup {
     html! {
         @for (at, word) in text.split(' ').enumerate() {
             @let (word, stop) = word.split_at(word.trim_end_matches([',', '.', ';']).len());
-            @if at > 0 { " " } (time_or_text(word)) (stop)
+            @if at > 0 { " " }
+            @if let Ok(count) = word.parse() { (number(count)) } @else { (time_or_text(word)) }
+            (stop)
         }
     }
 }
@@ -229,8 +231,9 @@ mod tests {
         let at = time_or_text("2026-11-23T14:48:16.000Z").into_string();
         assert!(at.contains("datetime=\"2026-11-23T14:48:16.000Z\""), "{at}");
         assert_eq!(time_or_text("-").into_string(), time(None).into_string());
-        let told = sentence("<b> from before 2026-11-23T14:48:16.000Z").into_string();
-        assert!(told.starts_with("&lt;b&gt; from before <time"), "{told}");
+        let told = sentence("<b> 1200 from before 2026-11-23T14:48:16.000Z.").into_string();
+        let [begin, end] = ["&lt;b&gt; 1\u{202f}200 from before <time", "</time>."];
+        assert!(told.starts_with(begin) && told.ends_with(end), "{told}");
         for (part, whole, want) in [
             (0, 0, "–"),
             (0, 9, "0.0 %"),
