@@ -13,31 +13,23 @@ use gridpost_core::{
     time::Timestamp,
 };
 use maud::{Markup, html};
-use serde::Deserialize;
 
 use super::App;
 use super::chart::{self, Bars, Kind, Row, Series, Source};
 use super::failure::{self, Answer};
-use super::form::given;
 use super::kit;
 use super::page::{self, Frame, Head, Tab};
 use super::text::{self, counted, number};
+use super::traffic::SinceQuery;
 use super::urls::{self, subscription_url, with_query};
 use gridpost_ops::{
     audit::{
         self, Effort,
         document::total,
-        verdict::{Audit, OPEN_FOR_MS, Standing, Verdict},
+        verdict::{Audit, Standing, Verdict},
     },
     failure::Misuse,
-    given::TimeSpan,
-    output,
 };
-
-/// How far back it looks, unless said otherwise.
-const SINCE: &str = "6h";
-
-const SPANS: [(&str, &str); 4] = [("1 h", "1h"), ("6 h", SINCE), ("24 h", "24h"), ("7 d", "7d")];
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -55,24 +47,15 @@ const BARS_MAX: u64 = 30;
 const HOURS_TOLD: usize = 25;
 const UNBALANCED_TOLD: usize = 10;
 
-#[derive(Deserialize)]
-pub(super) struct LedgerQuery {
-    since: Option<String>,
-    /// How many event subscriptions the pages before this one have.
-    after: Option<String>,
-}
-
 /// The sums of each event subscription.
 type Sums<'a> = Vec<(&'a SubscriptionKey, Sum)>;
 
 pub(super) async fn show(
     State(app): State<App>,
-    Query(asked): Query<LedgerQuery>,
+    Query(query): Query<SinceQuery>,
 ) -> Answer<Response> {
-    let since = given(asked.since.as_ref()).unwrap_or_else(|| SINCE.to_owned());
-    let span: TimeSpan =
-        since.parse().map_err(|error| Misuse(format!("Events published since: {error}")))?;
-    let after = asked.after.and_then(|after| after.parse().ok()).unwrap_or(0);
+    let since = query.since();
+    let span = since.value.parse().map_err(Misuse)?;
     let body = html! {
         div {
             div.card.in.late {
@@ -81,15 +64,14 @@ pub(super) async fn show(
             (page::late())
         }
     };
-    let command = format!("audit --since {}", output::word(&since));
+    let command = format!("audit --since {}", since.value);
     let frame = Frame { tab: Tab::Ledger, title: "Ledger", above: Vec::new(), command };
-    let on = SPANS.iter().find(|(_, span)| *span == since).map_or("", |(name, _)| name);
-    let back = |span| with_query("/ledger", &[("since", span)]);
-    let actions = kit::choice("Published since", on, &SPANS.map(|(name, span)| (name, back(span))));
-    let head = Head { actions: Some(actions), ..Head::default() };
+    let head = Head { actions: Some(since.choice("/ledger")), ..Head::default() };
+    // How many event subscriptions the pages before this one have.
+    let after = query.look.after.and_then(|after| after.parse().ok()).unwrap_or(0);
     Ok(page::streamed(app.page_of(&frame, &head, &body), async move {
         match audit::look_back(&app.settings.target, span, Effort::OF_A_PAGE).await {
-            Ok(audit) => told(&audit, &since, after),
+            Ok(audit) => told(&audit, since.value, after),
             Err(error) => failure::problem("", &error),
         }
     }))
@@ -112,7 +94,7 @@ fn told(audit: &Audit, since: &str, after: usize) -> Markup {
     let end = after + shown.len();
     let next = (end < keys.len()).then(|| end.to_string());
     html! {
-        (verdict(audit, &hours, &all))
+        (verdict(audit, &all))
         @if keys.is_empty() {
             @let none = "No event was published in this time that an event subscription wanted.";
             (kit::flush("", "", kit::empty(none, "publish --topic demo --type Sample.Greeting")))
@@ -201,7 +183,7 @@ fn signed(number: i128) -> String {
 }
 
 /// Says in sentences what the counts come to, and what they do not have.
-fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup {
+fn verdict(audit: &Audit, all: &Sum) -> Markup {
     let events = |count: u64| counted(count, "event", "events");
     let (kind, title) = match (audit.verdict(), total(&all.account.dropped)) {
         (Verdict::Missing { events: missing }, _) => {
@@ -216,21 +198,9 @@ fn verdict(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
         }
         (Verdict::Balances, _) => (Kind::Ok, "Every event has a known end, or waits".to_owned()),
     };
-    let is_many = hours.len() > HOURS_TOLD;
-    let open: Vec<_> = hours.iter().filter(|(_, sum)| sum.is_open).map(|(hour, _)| *hour).collect();
-    let closed = (hours.len() - open.len()) as u64;
+    let sentence = |told: &str| text::sentence(&(told[..1].to_uppercase() + &told[1..]));
     let text = html! {
-        @for (_, remark) in audit.remarks() { p { (text::sentence(&remark)) "." } }
-        @if closed > 0 && all.missing == 0 && all.ends_too_many == 0 {
-            p { (counted(closed, "closed hour", "closed hours")) " without a difference." }
-        }
-        @if let (Some(first), Some(last)) = (open.first(), open.last()) {
-            @let judged = Timestamp::from_millis(last.as_millis() + OPEN_FOR_MS);
-            p {
-                "What was published from " (chart::hour(*first, is_many)) " on is not judged before "
-                (chart::hour(judged, is_many)) "."
-            }
-        }
+        @for (_, remark) in audit.remarks() { p { (sentence(&remark)) "." } }
         @for left_out in &audit.left_out { p { "The journal: " (text::sentence(left_out)) "." } }
     };
     let actions = html! {

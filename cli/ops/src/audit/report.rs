@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 
 use gridpost_core::ledger::{Account, Intake};
 use gridpost_core::subscription::SubscriptionKey;
+use gridpost_core::time::Timestamp;
 
 use super::document::total;
-use super::verdict::{Audit, Cell, Queues, Standing, Verdict};
+use super::verdict::{Audit, Cell, OPEN_FOR_MS, Queues, Standing, Verdict};
 use crate::{
     latency,
     output::{self, count},
@@ -146,6 +147,13 @@ impl Audit {
         };
         let ended = format!("of the difference ended after the cut-off at {until}");
         let is_partial = !self.has_all_that_waits();
+        let open = self.ledger.accounts.keys().map(|(_, hour)| *hour);
+        let open = open.filter(|hour| self.is_open(*hour));
+        let judged = |last: Timestamp| Timestamp::from_millis(last.as_millis() + OPEN_FOR_MS);
+        let open = open.clone().min().zip(open.max().map(judged));
+        let open = open.map(|(first, judged)| {
+            format!("what was published from {first} on is not judged before {judged}")
+        });
         let (missing, under_way) = match self.verdict() {
             Verdict::Balances => (0, 0),
             Verdict::UnderWay { events } => (0, events),
@@ -158,6 +166,7 @@ impl Audit {
             ("PARTIAL", is_partial.then(|| format!("{PARTIAL}{}", uncounted(&self.partial)))),
             ("UNDER WAY", some(under_way, "event", UNDER_WAY)),
             ("MISSING", some(missing, "event", MISSING)),
+            ("", open),
             ("DUPLICATES", some(self.ends_too_many(), "end", DUPLICATES)),
             ("LOST FOR GOOD", some(self.lost(), "event", LOST)),
         ];

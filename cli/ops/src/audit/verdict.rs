@@ -17,7 +17,7 @@ use serde::Serialize;
 
 /// How long after its beginning an hour stays open: publishes take up to 29 s, and their counts are in the
 /// logs some seconds after that.
-pub const OPEN_FOR_MS: i64 = 65 * 60_000;
+pub(super) const OPEN_FOR_MS: i64 = 65 * 60_000;
 
 /// Messages in a deployment's queues, about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -200,7 +200,7 @@ impl Audit {
     pub fn cells(&self) -> Vec<Cell<'_>> {
         let cells = self.ledger.accounts.iter().map(|((key, hour), account)| {
             let Counted { standing, unclear, ended_since } = self.counted(key, *hour, account);
-            let is_open = hour.as_millis() + OPEN_FOR_MS > self.until.as_millis();
+            let is_open = self.is_open(*hour);
             Cell { key, hour: *hour, account, is_open, standing, unclear, ended_since }
         });
         let mut cells: Vec<_> = cells.collect();
@@ -220,6 +220,10 @@ impl Audit {
         }
         cells.sort_by_key(|cell| (cell.key, cell.hour));
         cells
+    }
+
+    pub(super) fn is_open(&self, hour: Timestamp) -> bool {
+        hour.as_millis() + OPEN_FOR_MS > self.until.as_millis()
     }
 
     /// Judges the counts before the queues are looked at.
