@@ -276,11 +276,6 @@ pub(super) fn attempt_now(app: &App, url: &str, delivery: &Delivery) -> Markup {
     }
 }
 
-/// Returns when its times began to run.
-fn began(delivery: &Delivery) -> Time {
-    delivery.redriven_time.unwrap_or(delivery.publish_time)
-}
-
 /// Returns when the next attempt is due, unless its time-to-live ends before.
 pub(super) fn due(next: &NextAttempt, now: Timestamp) -> Option<Time> {
     let due = next.endpoint_waits_until.or(next.paused_until).unwrap_or(next.not_before);
@@ -333,7 +328,8 @@ fn comes(due: Option<Time>, next: &NextAttempt) -> Markup {
 
 /// Places its attempts, the next one and the end of its time on an axis that begins at the publish.
 fn waterfall(shown: &DeliveryShown, now: Timestamp) -> Markup {
-    let began = began(&shown.delivery);
+    let DeliveryShown { delivery, attempts, next } = shown;
+    let began = delivery.redriven_time.unwrap_or(delivery.publish_time);
     let since = |at: Time| at.0.since(began.0).as_secs_f64();
     let attempt = |one: &Attempt| chart::Attempt {
         number: one.attempt,
@@ -348,8 +344,8 @@ fn waterfall(shown: &DeliveryShown, now: Timestamp) -> Markup {
         },
         response: one.response.clone().unwrap_or_default(),
     };
-    let attempts: Vec<_> = shown.attempts.iter().map(attempt).collect();
-    let coming = shown.next.as_ref().map(|next| {
+    let attempts: Vec<_> = attempts.iter().map(attempt).collect();
+    let coming = next.as_ref().map(|next| {
         let due = due(next, now);
         Coming {
             number: next.attempt,

@@ -387,10 +387,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_the_chip_of_what_became_of_it() {
-        let chip = |patch: &Value| {
+    fn a_line_has_the_chip_of_what_became_of_it_and_takes_the_place_of_its_end_under_way() {
+        let line = |patch: &Value| {
             let entry = serde_json::from_value(documents::journal_entry(patch));
-            chip(&AttemptLine(entry.expect("an entry")))
+            AttemptLine(entry.expect("an entry"))
         };
         for (patch, want) in [
             (json!({"kind": "Success"}), "ok"),
@@ -400,7 +400,10 @@ mod tests {
             (json!({"kind": "DeadLettered"}), "end"),
             (json!({"kind": "SuccessAfterEnd"}), "end"),
         ] {
-            assert_eq!(chip(&patch), want, "{patch}");
+            assert_eq!(chip(&line(&patch)), want, "{patch}");
         }
+        let entry = |kind: &str| Entry::of(&line(&json!({ "kind": kind })));
+        let over = ["Dropped", "Failure", "Ending"].map(|kind| entry(kind).over);
+        assert_eq!(over, [Some(entry("Ending").id), None, None]);
     }
 }

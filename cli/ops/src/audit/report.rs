@@ -122,12 +122,12 @@ impl Audit {
         for left_out in &self.left_out {
             let _ = writeln!(text, "{left_out}");
         }
+        if self.verdict() == Verdict::Balances && self.ends_too_many() == 0 && self.is_complete() {
+            let _ = writeln!(text, "{BALANCES}");
+        }
         for (word, remark) in self.remarks() {
             let word = if word.is_empty() { String::new() } else { format!("{word}: ") };
             let _ = writeln!(text, "{word}{remark}.");
-        }
-        if self.verdict() == Verdict::Balances && self.ends_too_many() == 0 && self.is_complete() {
-            let _ = writeln!(text, "{BALANCES}");
         }
         text
     }
