@@ -49,10 +49,10 @@ export function hostile(ground, attack) {
       const shown = await harmless(session, link);
       assert.ok(MARKUP.some((text) => shown.includes(text)), link);
       if (index < 2) {
-        await session.click("What became of it", "link");
+        await session.click("Find event", "link");
         assert.equal(await page.locator(STRANGE).count(), 0);
         await session.go(link);
-        await session.click("Send it again", "link");
+        await session.click("Redrive…", "link");
         assert.equal(await page.locator(STRANGE).count(), 0);
         await session.counts("1 events would be sent");
         assert.equal(await page.locator(STRANGE).count(), 0);
@@ -83,7 +83,7 @@ export function hostile(ground, attack) {
     assert.equal(await page.locator(STRANGE).count(), 0);
     await session.go("/topics/reflected/subscriptions/one/filter");
     await session.field(/^Sample event/).fill(JSON.stringify(MARKUP.map((text) => event({ id: text }))));
-    await session.click("Try it");
+    await session.click("Test filter");
     for (const text of MARKUP) await session.says(text);
     assert.equal(await page.locator(STRANGE).count(), 0);
   });
@@ -112,7 +112,7 @@ export function hostile(ground, attack) {
     assert.ok(whole.length > 1_045_000 && whole.length <= 1_048_576, `${whole.length} bytes`);
     await session.go("/topics/large/publish?as=json");
     await session.field("Event").fill(whole);
-    await session.click("Publish it");
+    await session.click("Publish");
     await session.says("Accepted");
     const list = "/topics/large/subscriptions/one/dead-letters";
     await session.shows(list, "1 dead letters");
@@ -133,7 +133,7 @@ export function hostile(ground, attack) {
     assert.ok((await harmless(session, link)).includes(MARKUP[0]));
     assert.ok((await harmless(session, "/events?topic=answers&id=answers-1")).includes(MARKUP[0]));
     await session.go("/topics/answers/subscriptions/one/test-event");
-    await session.click("Send it");
+    await session.click("Send test event");
     await session.says(MARKUP[0]);
     assert.equal(await page.locator(STRANGE).count(), 0);
   });

@@ -112,7 +112,7 @@ async function fromFirstToLast(session) {
   await session.click("Filter", "link");
   const paid = event({ id: "o-4", eventType: "Order.Paid", subject: "orders/4", data: { total: 12.5 } });
   await session.field(/^Sample event/).fill(JSON.stringify(paid, null, 2));
-  await session.click("Try it");
+  await session.click("Test filter");
   await session.says("filter.includedEventTypes");
   await picture(page, "3-filter");
 
@@ -134,7 +134,7 @@ async function fromFirstToLast(session) {
   staged.knowsV2 = true;
 
   // Redriven.
-  await session.click("Redrive these", "link");
+  await session.click("Redrive…", "link");
   await session.click("Count them (dry run)");
   await page.getByText("4 events would be sent").waitFor();
   await picture(page, "5-dry-run");

@@ -209,7 +209,7 @@ export function pages(ground) {
     assert.equal(await page.evaluate(() => document.activeElement.id), "main");
     await enter("pages/refused", "Dead letters of pages/refused");
     await enter("pages-Refused", "Dead letter");
-    await enter("Send it again", "Redrive dead letters of pages/refused");
+    await enter("Redrive…", "Redrive dead letters of pages/refused");
     await enter("Count them (dry run)", "Dry run of a redrive");
     await page.getByText("Send these 1 event").waitFor();
     await enter("Send these 1 event", /^Redrive$/);

@@ -27,7 +27,7 @@ use gridpost_ops::{
     lookup::if_there,
 };
 
-/// Hours that are counted where no number is given, and that a month has as AWS reckons.
+/// Hours that are counted where no number is given, and that a month has as AWS counts.
 const COUNTED_HOURS: u32 = 24;
 const MONTH_HOURS: u64 = 730;
 
@@ -57,7 +57,7 @@ pub(super) async fn show(
         form.row method="get" action="/cost" {
             label { "With so many events in a month instead "
                 input name="events" inputmode="numeric" value=(events.map(|it| it.to_string()).unwrap_or_default()); }
-            button { "Reckon" }
+            button { "Calculate" }
         }
         (page::late())
     };

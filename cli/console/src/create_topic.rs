@@ -211,7 +211,7 @@ fn render(app: &App, fields: &Fields, problems: &Placed, notice: &Markup) -> Mar
         form.document method="post" action=(URL) novalidate {
             (app.token())
             (all)
-            (app.button("Create the topic", "makes nothing"))
+            (app.button("Create topic", "makes nothing"))
         }
     };
     let above = above_topic();

@@ -131,7 +131,7 @@ fn consent(app: &App, url: &str, wanted: &str) -> Markup {
             (app.token())
             label { "Type " code { (wanted) } " to say that it is meant: "
                 input.code name="typed" required autocomplete="off"; }
-            button.dng.pri { "Delete it" }
+            button.dng.pri { "Delete" }
         }
     }
 }

@@ -74,7 +74,7 @@ fn render(app: &App, topic: &str, name: &str, form: &Tried, result: &Markup) -> 
             textarea id="events" name="events" rows="12" spellcheck="false" { "\n" (text::visible_json(&form.events)) }
             label for="filter" { "Filter: the one that is saved, or another one to try. Nothing is saved here." }
             textarea id="filter" name="filter" rows="12" spellcheck="false" { "\n" (text::visible_json(&form.filter)) }
-            button.pri { "Try it" }
+            button.pri { "Test filter" }
         }
         p { a href=(subscription_url(topic, name, "/edit")) { "Edit the saved filter" } }
     };
@@ -131,7 +131,7 @@ fn render_test(app: &App, topic: &str, name: &str, event: &str, result: &Markup)
             (app.token())
             label for="event" { "Event" }
             textarea id="event" name="event" rows="14" spellcheck="false" { "\n" (text::visible_json(event)) }
-            (app.button("Send it", "sends nothing"))
+            (app.button("Send test event", "sends nothing"))
         }
     };
     let command =

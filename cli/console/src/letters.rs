@@ -273,10 +273,10 @@ fn actions(topic: &str, name: &str, chosen: &Chosen) -> Markup {
     let to = |below: &str| with_query(&subscription_url(topic, name, below), &chosen.pairs());
     html! {
         ul.links {
-            li { a href=(to("/redrive")) { "Redrive these" } }
+            li { a href=(to("/redrive")) { "Redrive…" } }
             // A purge can't choose what was not sent again.
             @if chosen.sent.as_deref() != Some("no") {
-                li { a href=(to("/purge")) { "Purge these" } }
+                li { a href=(to("/purge")) { "Purge…" } }
             }
         }
     }
@@ -412,8 +412,8 @@ pub(super) async fn show_one(
         (kit::facts(&members(&letter)))
         ul.links {
             @if event_id != "-" {
-                li { a href=(found) { "What became of it" } }
-                @if app.may_change() { li { a href=(redrive) { "Send it again" } } }
+                li { a href=(found) { "Find event" } }
+                @if app.may_change() { li { a href=(redrive) { "Redrive…" } } }
             }
         }
         h2 { "The event as it was delivered" }

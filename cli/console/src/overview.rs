@@ -464,7 +464,7 @@ fn first_steps(topics: usize) -> Markup {
         0 => ("/create-topic", "Create a topic", "topic create orders"),
         _ => (
             "/topics",
-            "Subscribe an endpoint",
+            "Create event subscription",
             "subscription create --topic orders --subscription first --endpoint http://127.0.0.1:9000/hook",
         ),
     };

@@ -254,7 +254,7 @@ fn form(
                 @if !view.problems.is_empty() { (view.summary("Refused.")) }
             }
             (all)
-            @if app.may_change() { button.pri name="action" value="publish" { "Publish it" } " " }
+            @if app.may_change() { button.pri name="action" value="publish" { "Publish" } " " }
             button name="action" value="check" formaction=(check) { "Who would get it?" }
             @if !app.may_change() { p.m { "This console is read-only: it publishes nothing." } }
         }

@@ -250,7 +250,7 @@ fn form(app: &App, url: &str, shown: &Shown<'_>, answers: &str) -> Markup {
             label { "The endpoint answers "
                 input.code name="answers" value=(answers) aria-describedby="answers-help"; }
             button formaction=(preview) { "Show" }
-            @if app.may_change() { button.pri { "Save the policy" } }
+            @if app.may_change() { button.pri { "Save" } }
         }
         p.m id="answers-help" {
             "Answers in order, the last one repeats: 500,408,200, or TimedOut, SocketError, ResolutionError. They are "

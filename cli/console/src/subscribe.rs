@@ -100,10 +100,10 @@ fn render(
         form.document method="post" action=(url(topic)) novalidate {
             (app.token())
             input type="hidden" name=(KIND) value=(fields.get(KIND));
-            @if app.may_change() { button.pri { "Subscribe it" } }
+            @if app.may_change() { button.pri { "Create event subscription" } }
             (name)
             (all)
-            (app.button("Subscribe it", "makes nothing"))
+            (app.button("Create event subscription", "makes nothing"))
         }
     };
     let above = above_subscription(topic);

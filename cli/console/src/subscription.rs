@@ -101,7 +101,7 @@ async fn of_subscription(
         (live_part("health", &html! {
             @match &health {
                 Ok(health) => { (state_note(health, counted, now)) (tiles(&url, health, traffic.as_ref().ok(), now)) }
-                Err(error) => { (failure::problem("Its endpoint's health could not be read.", error)) }
+                Err(error) => { (failure::problem("The endpoint's health could not be read.", error)) }
             }
         }))
         div.g.g21 {
@@ -166,7 +166,7 @@ fn actions(app: &App, url: &str, health: Option<&Health>) -> Markup {
             div.card.in id="pause" popover {
                 h2 { "Pause this event subscription?" }
                 p.m2 { "Events are matched and held until it is resumed. Meanwhile their time-to-live:" }
-                @for (life, label) in [("stops", "Pause, time-to-live stands still"), ("runs", "Pause, time-to-live runs")] {
+                @for (life, label) in [("stops", "Pause, time-to-live is paused too"), ("runs", "Pause, time-to-live runs")] {
                     (app.act(&format!("{url}/pause"), html! {
                         input type="hidden" name="life" value=(life);
                         button { (label) }

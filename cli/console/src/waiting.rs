@@ -105,12 +105,12 @@ fn parked_section(app: &App, parked: &Page<Parked>) -> Markup {
             @if app.may_change() {
                 form id="change-parked" method="post" action="/waiting/parked" {
                     (app.token())
-                    button.pri name="action" value="release" { "Attempt the chosen ones now" }
+                    button.pri name="action" value="release" { "Attempt selected now" }
                     label.check {
                         input type="checkbox" name="agreed" value="yes";
-                        "End them: they become dead letters, or are lost where there is no destination."
+                        "Cancel them: they become dead letters, or are lost where there is no destination."
                     }
-                    button.dng.pri name="action" value="cancel" { "End the chosen ones" }
+                    button.dng.pri name="action" value="cancel" { "Cancel selected" }
                 }
             }
         }
@@ -238,12 +238,12 @@ fn poison_section(app: &App, list: &PoisonList) -> Markup {
             @if app.may_change() {
                 form id="change-poison" method="post" action="/waiting/poison" {
                     (app.token())
-                    button.pri name="action" value="resend" { "Send the chosen ones back" }
+                    button.pri name="action" value="resend" { "Resend selected" }
                     label.check {
                         input type="checkbox" name="agreed" value="yes";
                         "Remove them for good: their events are counted and logged as dropped."
                     }
-                    button.dng.pri name="action" value="purge" { "Remove the chosen ones" }
+                    button.dng.pri name="action" value="purge" { "Remove selected" }
                 }
             }
         }

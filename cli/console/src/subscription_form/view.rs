@@ -87,7 +87,7 @@ fn chosen(form: View<'_>, setting: &Setting, what: &str) -> Markup {
     html! {
         (field(&form, setting, setting.path))
         input type="hidden" name=(shown(setting.path)) value=(form.fields.get(setting.path));
-        @if form.may_change { button name="do" value="choose" { "Show the fields of this " (what) } }
+        @if form.may_change { button name="do" value="choose" { "Show fields" span.vh { " of this " (what) } } }
     }
 }
 
