@@ -199,7 +199,7 @@ export function pages(ground) {
     };
     const enter = async (name, shows) => {
       await to(name);
-      await page.keyboard.press("Enter");
+      await Promise.all([page.waitForEvent("load"), page.keyboard.press("Enter")]);
       await page.getByRole("heading", { level: 1, name: shows }).waitFor();
     };
     await enter("Dead letters", "Dead letters");
@@ -207,9 +207,9 @@ export function pages(ground) {
     await page.keyboard.press("Tab");
     await page.keyboard.press("Enter");
     assert.equal(await page.evaluate(() => document.activeElement.id), "main");
-    await enter("pages/refused", "Dead letters of pages/refused");
+    await enter("pages/refused", "Dead letters");
     await enter("pages-Refused", "Dead letter");
-    await enter("Redrive…", "Redrive dead letters of pages/refused");
+    await enter("Redrive…", "Redrive dead letters");
     await enter("Count them (dry run)", "Dry run of a redrive");
     await page.getByText("Send these 1 event").waitFor();
     await enter("Send these 1 event", /^Redrive$/);

@@ -216,7 +216,7 @@ fn render(app: &App, fields: &Fields, problems: &Placed, notice: &Markup) -> Mar
     };
     let above = above_topic();
     let command = "topic create NAME".to_owned();
-    app.page(&Frame { tab: Tab::Topics, title: "Create a topic", above, command }, &body)
+    app.page(&Frame { tab: Tab::Topics, title: "Create topic", above, command }, &body)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::App;
+use super::below::Below;
 use super::failure::{self, Answer};
 use super::form::confirmed;
 use super::page::{Frame, Names, Tab};
@@ -42,10 +43,9 @@ pub(super) async fn of_subscription(State(app): State<App>, Path((topic, name)):
         }
         @if app.may_change() { (consent(&app, &url, &whole)) }
     };
-    let command = format!("subscription delete --topic {topic} --subscription {name}");
-    let title = format!("Delete {whole}");
-    let above = urls::above(&topic, &name);
-    Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
+    let (of, title) = ((&*topic, &*name), "Delete event subscription");
+    let command = ("subscription delete", "");
+    Ok(app.below(&Below { of, tab: "/delete", title, command }, &body))
 }
 
 pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) -> Answer {
@@ -75,8 +75,7 @@ pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) 
     };
     let command = format!("topic delete {topic}");
     let above = urls::above_subscription(&topic);
-    let title = format!("Delete {topic}");
-    Ok(app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body))
+    Ok(app.page(&Frame { tab: Tab::Topics, title: "Delete topic", above, command }, &body))
 }
 
 /// Returns the bucket of an event subscription's dead letters.

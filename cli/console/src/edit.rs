@@ -10,16 +10,17 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::App;
+use super::below::Below;
 use super::edit_json::editable;
 use super::failure::{self, Answer};
 use super::form::placed::Placed;
 use super::form::view::View;
 use super::form::{Fields, Posted};
 use super::made::{self, Made, is_conflict};
-use super::page::{Frame, Names, Tab};
+use super::page::Names;
 use super::subscription_form::view::{About, sections};
 use super::subscription_form::{arranged, document, fields_of, placed, without_secrets};
-use super::urls::{self, subscription_url};
+use super::urls::subscription_url;
 
 struct Shown<'a> {
     fields: &'a Fields,
@@ -152,9 +153,6 @@ fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, notice: &Markup
             (app.button("Save", "saves nothing"))
         }
     };
-    let command =
-        format!("subscription update --topic {topic} --subscription {name} --file patch.json");
-    let title = format!("Edit {topic}/{name}");
-    let above = urls::above(topic, name);
-    app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
+    let command = ("subscription update", " --file patch.json");
+    app.below(&Below { of: (topic, name), tab: "/edit", title: "Settings", command }, &body)
 }

@@ -11,11 +11,12 @@ use serde_json::Value;
 
 use super::App;
 use super::annotated::annotated;
+use super::below::Below;
 use super::failure::{self, Answer};
 use super::made::{self, Made, is_conflict};
-use super::page::{Frame, Names, Tab};
+use super::page::Names;
 use super::text;
-use super::urls::{self, subscription_url};
+use super::urls::subscription_url;
 use gridpost_ops::{
     failure::{Misuse, Refusal},
     output::pretty,
@@ -122,9 +123,6 @@ fn render(app: &App, topic: &str, name: &str, form: &Edited, problems: &Markup) 
             (app.button("Save", "saves nothing"))
         }
     };
-    let command =
-        format!("subscription update --topic {topic} --subscription {name} --file patch.json");
-    let title = format!("Edit {topic}/{name} as JSON");
-    let above = urls::above(topic, name);
-    app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
+    let command = ("subscription update", " --file patch.json");
+    app.below(&Below { of: (topic, name), tab: "/edit", title: "Settings as JSON", command }, &body)
 }

@@ -147,8 +147,7 @@ fn render(app: &App, topic: &str, shown: &Shown<'_>, notice: &Markup) -> Markup 
     };
     let above = above_subscription(topic);
     let command = format!("topic update {topic} --file patch.json");
-    let title = format!("Settings of {topic}");
-    app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
+    app.page(&Frame { tab: Tab::Topics, title: "Topic settings", above, command }, &body)
 }
 
 #[cfg(test)]

@@ -10,12 +10,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::App;
+use super::below::Below;
 use super::failure::{self, Answer};
 use super::kit;
-use super::page::{Frame, Names, Tab};
+use super::page::Names;
 use super::publish::{json_text, parts, sample, wanted};
 use super::text;
-use super::urls::{self, subscription_url};
+use super::urls::subscription_url;
 use gridpost_ops::{failure::Misuse, output::pretty, subscription::send_test};
 
 pub(super) async fn show(State(app): State<App>, Path((topic, name)): Names) -> Answer {
@@ -78,11 +79,8 @@ fn render(app: &App, topic: &str, name: &str, form: &Tried, result: &Markup) -> 
         }
         p { a href=(subscription_url(topic, name, "/edit")) { "Edit the saved filter" } }
     };
-    let command =
-        format!("subscription test --topic {topic} --subscription {name} --events events.json");
-    let title = format!("Filter of {topic}/{name}");
-    let above = urls::above(topic, name);
-    app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
+    let command = ("subscription test", " --events events.json");
+    app.below(&Below { of: (topic, name), tab: "/filter", title: "Filter", command }, &body)
 }
 
 pub(super) async fn test_event(State(app): State<App>, Path((topic, name)): Names) -> Answer {
@@ -134,9 +132,6 @@ fn render_test(app: &App, topic: &str, name: &str, event: &str, result: &Markup)
             (app.button("Send test event", "sends nothing"))
         }
     };
-    let command =
-        format!("subscription send-test --topic {topic} --subscription {name} --event event.json");
-    let title = format!("Test event for {topic}/{name}");
-    let above = urls::above(topic, name);
-    app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
+    let command = ("subscription send-test", " --event event.json");
+    app.below(&Below { of: (topic, name), tab: "/test-event", title: "Test event", command }, &body)
 }

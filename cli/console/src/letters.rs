@@ -26,6 +26,7 @@ use serde_json::Value;
 
 use super::{
     App,
+    below::Below,
     delete::bucket,
     failure::{self, Answer},
     form::{Look, given},
@@ -222,14 +223,11 @@ pub(super) async fn list(
     let choice = chosen.choice()?;
     let counted = count_some(&app, &topic, &name, &choice).await;
     let page = app.api.dead_letters_page(&topic, &name, &choice, chosen.after.as_deref()).await;
-    let command =
-        format!("dead-letter list --topic {topic} --subscription {name}{}", chosen.flags());
-    let title = format!("Dead letters of {topic}/{name}");
-    let above = urls::above(&topic, &name);
-    let frame = Frame { tab: Tab::DeadLetters, title: &title, above, command };
+    let (title, command) = ("Dead letters", ("dead-letter list", &*chosen.flags()));
+    let frame = Below { of: (&topic, &name), tab: "/dead-letters", title, command };
     let page = match page {
         Err(error) if keeps_none(&error) => {
-            return Ok(app.page(&frame, &none_kept(&app, &topic, &name)));
+            return Ok(app.below(&frame, &none_kept(&app, &topic, &name)));
         }
         page => page?,
     };
@@ -244,7 +242,7 @@ pub(super) async fn list(
         (kit::next_page(&url, &chosen.pairs(), page.next.as_deref()))
         @if app.may_change() { (actions(&topic, &name, &chosen)) }
     };
-    Ok(app.page(&frame, &body))
+    Ok(app.below(&frame, &body))
 }
 
 /// Whether it was refused because the event subscription has no dead-letter destination.
@@ -420,12 +418,9 @@ pub(super) async fn show_one(
         @if is_event_cut == Some(true) { p.warn { "It is longer: this is its beginning." } }
         (kit::block("The event", &shown))
     };
-    let command =
-        format!("dead-letter show {} --topic {topic} --subscription {name}", output::word(&id));
-    let mut above = urls::above(&topic, &name);
-    above.push((subscription_url(&topic, &name, "/dead-letters"), "Dead letters".to_owned()));
-    let frame = Frame { tab: Tab::DeadLetters, title: "Dead letter", above, command };
-    Ok(app.page(&frame, &body))
+    let command = (&*format!("dead-letter show {}", output::word(&id)), "");
+    let (of, title) = ((&*topic, &*name), "Dead letter");
+    Ok(app.below(&Below { of, tab: "/dead-letters", title, command }, &body))
 }
 
 /// Lists the members of a document that are not objects, as rows of [`kit::facts`].

@@ -11,6 +11,7 @@
 mod annotated;
 mod assets;
 mod attempts;
+mod below;
 mod chart;
 mod cost;
 mod create_topic;

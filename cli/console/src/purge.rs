@@ -9,11 +9,12 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::App;
+use super::below::Below;
 use super::failure::{self, Answer};
 use super::form::confirmed;
 use super::kit;
 use super::letters::{Chosen, count_some};
-use super::page::{Frame, Names, Tab};
+use super::page::Names;
 use super::text;
 use super::urls::{self, subscription_url};
 use gridpost_ops::{failure::Misuse, manage_api::dead_letters::end_of_count};
@@ -169,11 +170,7 @@ pub(super) async fn run(
 }
 
 fn render(app: &App, topic: &str, name: &str, chosen: &Chosen, body: &Markup) -> Markup {
-    let command = format!(
-        "dead-letter purge --topic {topic} --subscription {name}{} --dry-run",
-        chosen.flags()
-    );
-    let title = format!("Purge dead letters of {topic}/{name}");
-    let above = urls::above(topic, name);
-    app.page(&Frame { tab: Tab::DeadLetters, title: &title, above, command }, body)
+    let command = ("dead-letter purge", &*format!("{} --dry-run", chosen.flags()));
+    let title = "Purge dead letters";
+    app.below(&Below { of: (topic, name), tab: "/dead-letters", title, command }, body)
 }

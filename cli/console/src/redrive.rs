@@ -14,11 +14,12 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::App;
+use super::below::Below;
 use super::failure::{self, Answer};
 use super::form::{Look, Nothing, given};
 use super::kit;
 use super::letters::Chosen;
-use super::page::{Frame, Names, Tab, live_part};
+use super::page::{Names, live_part};
 use super::text;
 use super::urls::{self, subscription_url};
 use gridpost_ops::{failure::Misuse, manage_api::dead_letters::refusal_by_probation, output};
@@ -83,15 +84,13 @@ async fn render(app: &App, topic: &str, name: &str, chosen: &Chosen, refused: &M
         (list(topic, name, &jobs.items))
         @if jobs.next.is_some() { p.m { "These are the newest; the command line lists them all." } }
     };
-    let command = format!(
-        "dead-letter redrive --topic {topic} --subscription {name} --dry-run{}",
-        Chosen { sent: None, ..chosen.clone() }.flags()
-    );
-    let title = format!("Redrive dead letters of {topic}/{name}");
-    let above = urls::above(topic, name);
+    let flags = Chosen { sent: None, ..chosen.clone() }.flags();
+    let command = ("dead-letter redrive", &*format!(" --dry-run{flags}"));
+    let title = "Redrive dead letters";
     let runs = jobs.items.iter().any(|job| job.status == JobStatus::Running);
     let live = runs.then(|| subscription_url(topic, name, "/redrive"));
-    Ok(app.live_page(&Frame { tab: Tab::DeadLetters, title: &title, above, command }, live, &body))
+    let page = Below { of: (topic, name), tab: "/dead-letters", title, command };
+    Ok(app.live_below(&page, live, &body))
 }
 
 fn begin_form(app: &App, topic: &str, name: &str, chosen: &Chosen) -> Markup {
@@ -205,13 +204,10 @@ pub(super) async fn show(
         }))
         p { a href=(subscription_url(&topic, &name, "/redrive")) { "All redrives" } }
     };
-    let command = format!(
-        "dead-letter redrive --topic {topic} --subscription {name} --follow {}",
-        output::word(&id)
-    );
-    let above = urls::above(&topic, &name);
+    let command = ("dead-letter redrive", &*format!(" --follow {}", output::word(&id)));
     let title = if job.dry_run { "Dry run of a redrive" } else { "Redrive" };
-    Ok(app.live_page(&Frame { tab: Tab::DeadLetters, title, above, command }, live, &body))
+    let page = Below { of: (&topic, &name), tab: "/dead-letters", title, command };
+    Ok(app.live_below(&page, live, &body))
 }
 
 fn progress(job: &Redrive) -> Markup {

@@ -14,14 +14,15 @@ use maud::{Markup, html};
 use serde::{Deserialize, Serialize};
 
 use super::App;
+use super::below::Below;
 use super::chart::{self, Kind, Mark, Point};
 use super::failure::{self, Answer};
 use super::form::given;
 use super::kit;
 use super::made::{self, Made, is_conflict};
-use super::page::{Frame, Names, Tab};
+use super::page::Names;
 use super::text;
-use super::urls::{self, subscription_url};
+use super::urls::subscription_url;
 use gridpost_ops::{
     attempt_lines::describe_reason,
     output,
@@ -199,13 +200,8 @@ fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, refused: &Marku
             }
         }
     };
-    let command = format!(
-        "schedule --topic {topic} --subscription {name} --answer {}",
-        output::word(&answers)
-    );
-    let title = format!("Retry schedule of {topic}/{name}");
-    let above = urls::above(topic, name);
-    app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
+    let command = ("schedule", &*format!(" --answer {}", output::word(&answers)));
+    app.below(&Below { of: (topic, name), tab: "/retry", title: "Retry policy", command }, &body)
 }
 
 fn of_saved(

@@ -109,8 +109,8 @@ fn render(
     let above = above_subscription(topic);
     let command =
         format!("subscription create --topic {topic} --subscription NAME --file document.json");
-    let title = format!("Subscribe an endpoint to {topic}");
-    app.page(&Frame { tab: Tab::Topics, title: &title, above, command }, &body)
+    let title = "New event subscription";
+    app.page(&Frame { tab: Tab::Topics, title, above, command }, &body)
 }
 
 #[cfg(test)]

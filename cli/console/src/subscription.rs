@@ -21,6 +21,7 @@ use gridpost_ops::{
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::below::tabs;
 use super::chart::{self, Heat, Kind};
 use super::failure::{self, Answer};
 use super::form::{Agreed, Nothing};
@@ -37,29 +38,6 @@ const ATTEMPTS_MAX: usize = 20;
 
 /// The most steps that the heat map and the bars have: more would be thinner than a pixel on a phone.
 const STEPS_MAX: usize = 84;
-
-/// Links to the pages of one event subscription.
-pub(super) fn tabs(topic: &str, name: &str, on: &str) -> Markup {
-    let below = [
-        ("", "Overview"),
-        ("/deliveries", "Failing deliveries"),
-        ("/dead-letters", "Dead letters"),
-        ("/edit", "Settings"),
-        ("/retry", "Retry policy"),
-        ("/filter", "Filter"),
-    ];
-    let live = with_query("/tail", &[("topic", topic), ("name", name)]);
-    html! {
-        nav.tabs aria-label="Of this event subscription" {
-            ul {
-                @for (path, label) in below {
-                    li { a href=(subscription_url(topic, name, path)) aria-current=[(path == on).then_some("page")] { (label) } }
-                }
-                li { a href=(live) { "Live" } }
-            }
-        }
-    }
-}
 
 pub(super) async fn show(
     State(app): State<App>,
