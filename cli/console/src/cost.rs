@@ -2,7 +2,6 @@
 
 use axum::extract::{Query, State};
 use axum::response::Response;
-use futures::{StreamExt, stream};
 use gridpost_core::subscription::ProvisioningState;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -11,9 +10,9 @@ use super::App;
 use super::failure::{self, Answer};
 use super::form::given;
 use super::kit;
+use super::lists::{Lists, lists};
 use super::page::{self, Frame, Tab};
 use super::text;
-use super::topics::names;
 use gridpost_ops::{
     audit,
     cost::{
@@ -24,17 +23,14 @@ use gridpost_ops::{
     failure::Misuse,
     given::TimeSpan,
     journal::Journal,
-    lookup::if_there,
 };
 
 /// Hours that are counted where no number is given, and that a month has as AWS counts.
 const COUNTED_HOURS: u32 = 24;
 const MONTH_HOURS: u64 = 730;
 
-/// Topics and event subscriptions that are counted at most, and topics that are read at the same time.
-const TOPICS_MAX: usize = 1_000;
+/// Event subscriptions after which those of no further topic are counted.
 const SUBSCRIPTIONS_MAX: usize = 2_000;
-const AT_ONCE: usize = 4;
 
 /// Events in a month; counted where it is not given.
 #[derive(Deserialize)]
@@ -140,23 +136,21 @@ struct Sizes {
 }
 
 async fn sizes(app: &App) -> anyhow::Result<Sizes> {
-    let (names, is_whole) = names(app, TOPICS_MAX).await?;
-    let mut sizes = Sizes { topics: names.len() as u64, subscriptions: 0, is_whole };
-    let of_topic = async |name: String| if_there(app.api.subscriptions(&name).await);
-    let mut lists = std::pin::pin!(stream::iter(names).map(of_topic).buffered(AT_ONCE));
-    let mut left = SUBSCRIPTIONS_MAX;
-    while let Some(found) = lists.next().await {
-        let found = found?.unwrap_or_default();
-        if left == 0 {
-            sizes.is_whole = false;
-            break;
-        }
-        left = left.saturating_sub(found.len());
-        let real = ProvisioningState::Succeeded;
-        let real = found.iter().filter(|one| one.properties.provisioning_state == real);
-        sizes.subscriptions += real.count() as u64;
+    let (names, is_whole) = app.topic_names().await?;
+    let topics = names.len() as u64;
+    let of_topic = async |topic: String| {
+        let found = app.api.subscriptions(&topic).await;
+        (topic, found)
+    };
+    let Lists { read, unread, left } = lists(names, SUBSCRIPTIONS_MAX, of_topic).await;
+    if let Some((_, error)) = unread.into_iter().next() {
+        return Err(error);
     }
-    Ok(sizes)
+    let real = ProvisioningState::Succeeded;
+    let all = read.iter().flat_map(|(_, found)| found);
+    let real = all.filter(|one| one.properties.provisioning_state == real);
+    let subscriptions = real.count() as u64;
+    Ok(Sizes { topics, subscriptions, is_whole: is_whole && left.is_empty() })
 }
 
 #[cfg(test)]

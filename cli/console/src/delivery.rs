@@ -19,6 +19,7 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use super::App;
+use super::below::tabs;
 use super::attempts;
 use super::chart::{self, Coming, Kind};
 use super::failure::{self, Answer};
@@ -26,7 +27,7 @@ use super::form::{Look, Nothing};
 use super::kit::{self, Icon};
 use super::page::{Frame, Head, Names, Tab, live_part};
 use super::standing::{self, Standing};
-use super::subscription::{state_note, tabs};
+use super::subscription::state_note;
 use super::text::{self, number};
 use super::urls::{self, subscription_url, with_query};
 use gridpost_ops::{

@@ -188,25 +188,13 @@ pub(super) fn given(text: Option<&String>) -> Option<String> {
 #[derive(Debug, Deserialize)]
 pub(super) struct Nothing {}
 
-#[derive(Debug, Deserialize)]
-pub(super) struct Agreed {
-    #[serde(default)]
-    pub(super) agreed: String,
-}
-
-impl Agreed {
-    /// Refuses what was not agreed to: a browser does, too, as long as it runs the page's form.
-    pub(super) fn check(&self) -> anyhow::Result<()> {
-        agreed(&self.agreed)
-    }
-}
-
 /// Refuses a deletion without the name that was to be typed.
 pub(super) fn confirmed(typed: &str, wanted: &str) -> Result<(), Misuse> {
     let told = || Misuse(format!("Nothing was deleted: type {wanted} to say that it is meant."));
     (typed.trim() == wanted).then_some(()).ok_or_else(told)
 }
 
+/// Refuses what was not agreed to: a browser does, too, as long as it runs the page's form.
 pub(super) fn agreed(given: &str) -> anyhow::Result<()> {
     match given {
         "yes" => Ok(()),

@@ -1,59 +1,76 @@
-//! A topic's keys: shown when asked for, replaced one at a time.
+//! Keys of topics and signing secrets: shown when asked for, replaced one at a time.
 
-use axum::Form;
-use axum::extract::{Path, State};
-use gridpost_api::topic::AccessKey;
+use gridpost_core::secret::Secret;
 use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::App;
 use super::failure::Answer;
-use super::form::{Nothing, agreed};
+use super::kit;
 use super::page;
-use super::topics;
-use super::traffic::SinceQuery;
-use gridpost_ops::{failure::Misuse, target::replace_key};
 
-pub(super) async fn reveal(
-    State(app): State<App>,
-    Path(topic): Path<String>,
-    Form(Nothing {}): Form<Nothing>,
-) -> Answer {
-    let keys = app.api.keys(&topic).await?;
-    topics::of_topic(&app, &topic, SinceQuery::default(), Some(&keys)).await
-}
-
-#[derive(Deserialize)]
+/// A form that replaces one of them.
+#[derive(Debug, Deserialize)]
 pub(super) struct Rotate {
-    key: String,
     #[serde(default)]
-    agreed: String,
+    pub(super) key: String,
+    #[serde(default)]
+    pub(super) agreed: String,
 }
 
-pub(super) async fn rotate(
-    State(app): State<App>,
-    Path(name): Path<String>,
-    Form(form): Form<Rotate>,
-) -> Answer {
-    agreed(&form.agreed)?;
-    let key = match form.key.as_str() {
-        "key1" => AccessKey::Key1,
-        "key2" => AccessKey::Key2,
-        _ => return Err(Misuse("There are two keys: key1 and key2.".to_owned()).into()),
-    };
-    let keys = replace_key(&app.api, &app.settings.target, &name, key).await?;
-    let page = topics::of_topic(&app, &name, SinceQuery::default(), Some(&keys)).await;
-    let shown = [("key1", Some(keys.key1.expose())), ("key2", Some(keys.key2.expose()))];
-    Ok(page.unwrap_or_else(|_| alone("The key is replaced", &shown)))
-}
+/// Secrets with their names, as a page has them.
+pub(super) type Rows = Vec<(&'static str, Markup)>;
 
-/// Shows new secrets where their page can't be shown: the old ones are gone.
-pub(super) fn alone(title: &str, secrets: &[(&str, Option<&str>)]) -> Markup {
-    let body = html! {
-        p { "The page that they belong to can't be shown at present. They are now:" }
-        dl.kv {
-            @for (name, secret) in secrets { @if let Some(secret) = secret { dt { (name) } dd { code { (secret) } } } }
+/// A secret that was asked for, or the place of one that was not.
+pub(super) fn shown(name: &str, secret: Option<&Secret>) -> Markup {
+    html! {
+        @match secret {
+            Some(secret) => { code { (secret.expose()) } " " (kit::copy(secret.expose(), name)) }
+            None => span.m aria-label="hidden" role="img" { "••••••••••••" },
         }
-    };
-    page::bare(title, &body)
+    }
+}
+
+/// The secrets of a topic or an event subscription.
+pub(super) struct Section<'a> {
+    pub(super) title: &'a str,
+    /// The URL at which they are shown; that below it replaces one.
+    pub(super) url: &'a str,
+    pub(super) rows: Rows,
+    pub(super) is_shown: bool,
+    /// Those that can be replaced, each with what that does.
+    pub(super) rotate: &'a [(&'a str, &'a str)],
+}
+
+impl Section<'_> {
+    pub(super) fn show(&self, app: &App) -> Markup {
+        let Self { title, url, rows, is_shown, rotate } = self;
+        html! {
+            h2 id="secrets" { (title) }
+            (kit::kv(rows))
+            @if app.may_change() {
+                @if !is_shown { (app.act(&format!("{url}#secrets"), html! { button { "Show" } })) }
+                @for (name, does) in *rotate {
+                    details {
+                        summary { "Rotate " (name) }
+                        (app.act(&format!("{url}/rotate#secrets"), html! {
+                            input type="hidden" name="key" value=(name);
+                            label.check { input type="checkbox" name="agreed" value="yes" required; (does) }
+                            button.dng.pri { "Rotate " (name) }
+                        }))
+                    }
+                }
+            } @else {
+                p.m { "This console is read-only: it shows no secrets." }
+            }
+        }
+    }
+}
+
+/// Returns the page that shows new secrets; where that can't be read, one with the secrets alone: the old ones
+/// are gone.
+pub(super) fn or_alone(page: Answer, rows: &Rows) -> Answer {
+    let told =
+        "They are replaced. The page that they belong to can't be shown at present. They are now:";
+    Ok(page.unwrap_or_else(|_| page::bare("New secrets", &html! { p { (told) } (kit::kv(rows)) })))
 }

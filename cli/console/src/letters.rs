@@ -7,7 +7,6 @@ use axum::{
     extract::{Path, Query, State},
     response::Response,
 };
-use futures::{StreamExt, stream};
 use gridpost_api::{
     client::Page,
     dead_letter::{DeadLetter, DeadLetterContent, DeadLetterCount, DeadLetterShown},
@@ -17,7 +16,6 @@ use gridpost_api::{
 use gridpost_core::time::Timestamp;
 use gridpost_ops::{
     failure::{Misuse, Refusal},
-    lookup::if_there,
     output::{self, indented},
 };
 use maud::{Markup, html};
@@ -31,15 +29,12 @@ use super::{
     failure::{self, Answer},
     form::{Look, given},
     kit::{self, Icon},
+    lists::{LOOKED_AT_MAX, Lists, lists},
     page::{self, Frame, Tab},
     sought::{EXACT, LeftOut, is_exact},
     text,
     urls::{self, subscription_url, with_query},
 };
-
-/// Event subscriptions that are looked at for those with a place for dead letters, and topics at the same time.
-const LOOKED_AT_MAX: usize = 1_000;
-const AT_ONCE: usize = 4;
 
 /// Which dead letters are meant.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -165,36 +160,21 @@ pub(super) async fn all(State(app): State<App>, Query(look): Query<Look>) -> Ans
 /// Lists the event subscriptions of these topics that have a place for dead letters, of the first
 /// topics at least.
 async fn places(app: &App, names: Vec<String>) -> Markup {
-    let (mut rows, mut unread) = (Vec::new(), Vec::new());
-    let (mut left, mut looked) = (LOOKED_AT_MAX, 0);
-    let of_topic = async |name: String| {
-        let found = if_there(app.api.subscriptions(&name).await);
-        (name, found)
+    let of_topic = async |topic: String| {
+        let found = app.api.subscriptions(&topic).await;
+        (topic, found)
     };
-    let topics = names.clone();
-    let mut lists = std::pin::pin!(stream::iter(topics).map(of_topic).buffered(AT_ONCE));
-    while let Some((topic, found)) = lists.next().await {
-        looked += 1;
-        match found {
-            Ok(found) => {
-                let found = found.unwrap_or_default();
-                left = left.saturating_sub(found.len());
-                let placed = found.iter().filter_map(|one| Some((&one.name, bucket(one)?)));
-                rows.extend(placed.map(|(name, bucket)| {
-                    let url = subscription_url(&topic, name, "/dead-letters");
-                    vec![
-                        html! { a href=(url) { (text::soft(&format!("{topic}/{name}"))) } },
-                        html! { (bucket) },
-                    ]
-                }));
-            }
-            Err(error) => unread.push((topic, error)),
-        }
-        if left == 0 {
-            break;
-        }
-    }
-    let skipped = &names[looked..];
+    let Lists { read, unread, left } = lists(names, LOOKED_AT_MAX, of_topic).await;
+    let all = read.iter().flat_map(|(topic, found)| found.iter().map(move |one| (topic, one)));
+    let placed = all.filter_map(|(topic, one)| Some((topic, &one.name, bucket(one)?)));
+    let row = |(topic, name, bucket): (&String, &String, &str)| {
+        let url = subscription_url(topic, name, "/dead-letters");
+        vec![
+            html! { a href=(url) { (text::soft(&format!("{topic}/{name}"))) } },
+            html! { (bucket) },
+        ]
+    };
+    let rows: Vec<_> = placed.map(row).collect();
     html! {
         @for (topic, error) in &unread {
             (failure::problem(&format!("The event subscriptions of {topic} could not be read."), error))
@@ -207,9 +187,9 @@ async fn places(app: &App, names: Vec<String>) -> Markup {
             p { "Each of these event subscriptions keeps what ended undelivered. Open one to see what it has." }
             (kit::table("Event subscriptions with dead letters", &["Event subscription", "Bucket"], &rows))
         }
-        @if !skipped.is_empty() {
+        @if !left.is_empty() {
             p.warn { "There are too many to look at all of them here. Those of these topics are on the topics' pages: "
-                @for topic in skipped { a href=(urls::topic_url(topic)) { (topic) } " " } }
+                @for topic in &left { a href=(urls::topic_url(topic)) { (topic) } " " } }
         }
     }
 }

@@ -29,6 +29,7 @@ mod keys;
 mod kit;
 mod ledger;
 mod letters;
+mod lists;
 mod live;
 mod made;
 mod overview;
@@ -37,6 +38,8 @@ mod publish;
 mod purge;
 mod redrive;
 mod retry;
+mod settings;
+mod snippets;
 mod sought;
 mod standing;
 mod subscribe;
@@ -194,8 +197,8 @@ fn pages() -> Router<App> {
         .route("/topics/{topic}/edit", get(edit_topic::show).post(edit_topic::save))
         .route("/topics/{topic}/delete", get(delete::of_topic).post(delete::delete_topic))
         .route("/topics/{topic}", get(topics::show))
-        .route("/topics/{topic}/keys", post(keys::reveal))
-        .route("/topics/{topic}/keys/rotate", post(keys::rotate))
+        .route("/topics/{topic}/keys", post(topics::reveal_keys))
+        .route("/topics/{topic}/keys/rotate", post(topics::rotate_key))
         .route("/topics/{topic}/subscribe", get(subscribe::show).post(subscribe::create))
         .route("/topics/{topic}/publish/check", post(publish::check_typed))
         .route("/topics/{topic}/publish", get(publish::show).post(publish::send))

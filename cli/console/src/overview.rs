@@ -7,36 +7,28 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use futures::{StreamExt, stream};
 use gridpost_api::{
-    client::Page,
-    health::{Health, NamedHealth},
-    requests::ParkedInput,
-    subscription::EventSubscription,
-    waiting::Parked,
+    client::Page, requests::ParkedInput, subscription::EventSubscription, waiting::Parked,
 };
-use gridpost_core::journal::By;
-use gridpost_core::ledger::Account;
 use gridpost_core::time::Timestamp;
-use gridpost_ops::{attempt_lines::AttemptLine, lookup::if_there, subscription::show};
+use gridpost_ops::{attempt_lines::AttemptLine, subscription::show};
 use maud::{Markup, html};
 
 use super::App;
 use super::chart::{self, Kind};
 use super::failure::{self, Answer};
 use super::kit::{self, Icon};
+use super::lists::{AT_ONCE, One, ones};
 use super::live::AGAIN;
 use super::page::{self, Frame, Head, Tab, live_part};
 use super::standing::{self, Standing};
+use super::subscription::remedy;
 use super::text::{self, number, visible};
-use super::topics::names;
 use super::traffic::{self, Scope, Since, SinceQuery, Traffic, sum};
 use super::urls::{subscription_url, with_query};
 
-/// Event subscriptions whose health is looked at, and topics: a page must not take minutes.
-const LOOKED_AT_MAX: usize = 1_000;
-const TOPICS_MAX: usize = 1_000;
-
-/// Rows of those that need attention.
-const ATTENTION_MAX: usize = 50;
+/// Rows of those that need attention, and healthy ones that are named: a page has a size.
+const ATTENTION_MAX: usize = 24;
+const HEALTHY_MAX: usize = 40;
 
 /// Rows of which more is read than the health: the endpoint, its last answer, its traffic.
 const DETAILED_MAX: usize = 12;
@@ -45,38 +37,10 @@ const DETAILED_MAX: usize = 12;
 const WHOSE_TOLD: usize = 5;
 const WORST_TOLD: usize = 3;
 
-/// Topics and event subscriptions that are read at the same time.
-const AT_ONCE: usize = 4;
-
 /// Bars in a row.
 const ROW_BARS: usize = 24;
 
-/// An event subscription with its endpoint's health.
-#[derive(Clone, Debug)]
-pub(super) struct One {
-    pub(super) topic: String,
-    pub(super) name: String,
-    pub(super) health: Health,
-    counted: Option<Account>,
-}
-
-impl One {
-    fn standing(&self) -> Standing {
-        Standing::of(&self.health, self.counted.as_ref())
-    }
-
-    fn url(&self) -> String {
-        subscription_url(&self.topic, &self.name, "")
-    }
-
-    /// Returns how many events wait; where only those are known that have failed, these.
-    fn waiting(&self) -> u64 {
-        let failed = self.health.waiting_deliveries.count as u64;
-        self.health.waiting_events.unwrap_or(failed)
-    }
-}
-
-#[derive(Default)]
+/// What could be read of all topics.
 struct Seen {
     topics: usize,
     all: Vec<One>,
@@ -120,25 +84,36 @@ async fn body(app: &App, since: Since, now: Timestamp, is_again: bool) -> Markup
         let is_dear = is_again && !app.settings.target.is_dev();
         if is_dear { None } else { Some(under_way(app).await) }
     };
-    let (mut seen, traffic, totals, under_way) = tokio::join!(
-        look(app),
+    let looked = async {
+        let (names, is_whole) = app.topic_names().await?;
+        Ok::<_, anyhow::Error>((names.len(), is_whole, app.healths(names).await))
+    };
+    let (looked, traffic, totals, under_way) = tokio::join!(
+        looked,
         app.traffic(Scope::default(), since, now),
-        app.totals(None, By::EventSubscription, since, now),
+        app.totals(None, since, now),
         under_way,
     );
-    let mut note = |error| seen.unread.push(Unread { what: JOURNAL, whose: String::new(), error });
-    let traffic = traffic.map_err(&mut note).ok();
-    let totals = totals.map_err(&mut note).unwrap_or_default();
-    for One { topic, name, counted, .. } in &mut seen.all {
-        *counted = totals.of(topic, name).map(|flow| flow.account.clone());
+    let mut seen = Seen { topics: 0, all: Vec::new(), is_complete: true, unread: Vec::new() };
+    let mut note = |what, whose: &str, error| {
+        seen.unread.push(Unread { what, whose: whose.to_owned(), error });
+    };
+    let traffic = traffic.map_err(|error| note(JOURNAL, "", error)).ok();
+    let totals = totals.map_err(|error| note(JOURNAL, "", error)).ok();
+    match looked {
+        Err(error) => note(TOPICS, "", error),
+        Ok((topics, is_whole, lists)) => {
+            lists.unread.into_iter().for_each(|(topic, error)| note(HEALTHS, &topic, error));
+            seen.topics = topics;
+            seen.is_complete = is_whole && lists.left.is_empty();
+            seen.all = ones(lists.read, totals.as_ref());
+        }
     }
     let is_empty = seen.all.is_empty() && seen.unread.is_empty();
     let worst = attention(&seen.all);
-    let keys = worst.iter().take(DETAILED_MAX).map(|one| (one.topic.clone(), one.name.clone()));
-    let keys: Vec<_> = keys.collect();
-    let of_one = async |key: (String, String)| detail(app, &key.0, &key.1, since, now).await;
-    let details = stream::iter(keys).map(of_one).buffered(AT_ONCE);
-    let details: Vec<_> = details.collect().await;
+    let of_one = async |one: One| detail(app, &one, since, now).await;
+    let detailed: Vec<One> = worst.iter().take(DETAILED_MAX).copied().cloned().collect();
+    let details: Vec<_> = stream::iter(detailed).map(of_one).buffered(AT_ONCE).collect().await;
     let traffic = traffic.filter(|_| !is_empty);
     html! {
         (live_part("verdict", &html! {
@@ -148,7 +123,7 @@ async fn body(app: &App, since: Since, now: Timestamp, is_again: bool) -> Markup
         (live_part("tiles", &html! { @if !is_empty { (tiles(traffic.as_ref(), &seen)) } }))
         (live_part("charts", &html! { @if let Some(traffic) = &traffic { (traffic::charts("of all topics", traffic)) } }))
         (live_part("attention", &html! {
-            @if !worst.is_empty() { (needs_attention(&worst, &details, seen.all.len(), since)) }
+            @if !worst.is_empty() { (needs_attention(app, &worst, &details, seen.all.len(), since)) }
             (healthy(&seen))
         }))
         @if let Some(under_way) = under_way.filter(|_| !is_empty) {
@@ -168,45 +143,6 @@ async fn under_way(app: &App) -> Markup {
     let (parked, poison) = tokio::join!(app.api.parked_page(&every, None), app.api.poison(1));
     let poison = poison.map(|list| list.approximate_count);
     kit::kv(&[("Parked", parked_told(&parked)), ("Poison queue", poison_told(poison))])
-}
-
-/// Looks at everything. What can't be read is noted, and keeps no one from the rest.
-async fn look(app: &App) -> Seen {
-    let mut seen = Seen { is_complete: true, ..Seen::default() };
-    let mut note = |what, whose: String, error| seen.unread.push(Unread { what, whose, error });
-    let (names, is_whole) = names(app, TOPICS_MAX).await.unwrap_or_else(|error| {
-        note(TOPICS, String::new(), error);
-        (Vec::new(), true)
-    });
-    seen.topics = names.len();
-    seen.is_complete = is_whole;
-    let of_topic = async |name: String| {
-        let found = if_there(app.api.healths(&name).await);
-        (name, found)
-    };
-    let mut lists = std::pin::pin!(stream::iter(names).map(of_topic).buffered(AT_ONCE));
-    while let Some((topic, found)) = lists.next().await {
-        let left = LOOKED_AT_MAX - seen.all.len();
-        let healths = match found {
-            Ok(found) if left > 0 => found.unwrap_or_default(),
-            Ok(_) => {
-                seen.is_complete = false;
-                break;
-            }
-            Err(error) => {
-                note(HEALTHS, topic, error);
-                continue;
-            }
-        };
-        seen.is_complete &= healths.len() <= left;
-        seen.all.extend(healths.into_iter().take(left).map(|NamedHealth { name, health }| One {
-            topic: topic.clone(),
-            name,
-            health,
-            counted: None,
-        }));
-    }
-    seen
 }
 
 /// Returns those that are not healthy: those that lose events first; of the same standing, the largest backlog first.
@@ -288,48 +224,22 @@ fn verdict(worst: &[&One], is_whole: bool) -> Markup {
     kit::note(kind, title, told, look)
 }
 
-/// Returns what waits now, if that is known of all.
-fn waiting(all: &[One]) -> Option<u64> {
-    all.iter().map(|one| one.health.waiting_events).sum()
-}
-
 fn tiles(traffic: Option<&Traffic>, seen: &Seen) -> Markup {
+    let is_whole = seen.is_complete && seen.unread.iter().all(|one| one.what == JOURNAL);
+    let healths: Vec<_> = seen.all.iter().map(|one| &one.health).collect();
     html! {
         div.g.gt {
             @if let Some(traffic) = traffic {
                 (traffic::counted_tile("/ledger", None, "Accepted", traffic, |flow| flow.accepted))
                 (traffic::delivered_tile(traffic))
             }
-            (waiting_tile(traffic, seen))
+            (traffic::waiting_tile("/waiting", &healths, is_whole, traffic))
             @if let Some(traffic) = traffic {
-                (traffic::counted_tile("/dead-letters", Some(Kind::Dead), "Dead-lettered", traffic,
-                    |flow| sum(&flow.account.dead_lettered)))
-                (traffic::counted_tile("/ledger", Some(Kind::Bad), "Lost", traffic, |flow| sum(&flow.account.dropped)))
+                (traffic::ended_tiles("/dead-letters", "/ledger", traffic))
                 (traffic::latency_tile(traffic))
             }
         }
     }
-}
-
-/// What came and has not ended, and how much of it was attempted.
-fn waiting_tile(traffic: Option<&Traffic>, seen: &Seen) -> Markup {
-    let failed: usize = seen.all.iter().map(|one| one.health.waiting_deliveries.count).sum();
-    let waiting = waiting(&seen.all);
-    let is_whole = seen.is_complete && seen.unread.iter().all(|one| one.what == JOURNAL);
-    let is_counted =
-        is_whole && seen.all.iter().all(|one| one.health.waiting_deliveries.is_complete);
-    let value = match waiting {
-        Some(events) if is_whole => number(events),
-        Some(events) => format!("> {}", number(events)),
-        None => "not known".to_owned(),
-    };
-    let note = html! {
-        @if !is_counted { "more than " }
-        (text::counted(failed as u64, "delivery has failed", "deliveries have failed"))
-    };
-    let spark = traffic.map(|traffic| traffic.waiting_spark(waiting)).unwrap_or_default();
-    let kind = if waiting == Some(0) { Kind::Off } else { Kind::Warn };
-    kit::tile_to("/waiting", kind, "Waiting", value, note, spark)
 }
 
 /// What is read of those at the top besides their healths.
@@ -339,7 +249,8 @@ struct Detail {
     last: Option<AttemptLine>,
 }
 
-async fn detail(app: &App, topic: &str, name: &str, since: Since, now: Timestamp) -> Detail {
+async fn detail(app: &App, one: &One, since: Since, now: Timestamp) -> Detail {
+    let One { topic, name, .. } = one;
     let scope = Scope { topic: Some(topic), name: Some(name) };
     // On AWS each of these questions has a price.
     let is_free = app.settings.target.is_dev();
@@ -354,45 +265,70 @@ async fn detail(app: &App, topic: &str, name: &str, since: Since, now: Timestamp
     Detail { subscription: subscription.ok().map(|tagged| tagged.document), traffic, last }
 }
 
-fn needs_attention(worst: &[&One], details: &[Detail], of: usize, since: Since) -> Markup {
-    let row = |(at, one): (usize, &&One)| attention_row(one, details.get(at));
+fn needs_attention(
+    app: &App,
+    worst: &[&One],
+    details: &[Detail],
+    of: usize,
+    since: Since,
+) -> Markup {
+    let row = |(at, one): (usize, &&One)| attention_row(app, one, details.get(at));
     let rows: Vec<_> = worst.iter().take(ATTENTION_MAX).enumerate().map(row).collect();
     let beside = html! { span.sm.m { (worst.len()) " of " (number(of as u64)) ", those that lose events first" } };
+    let head = [
+        ("Event subscription", ""),
+        ("State", ""),
+        ("Why", "gr"),
+        ("New events", "nw"),
+        ("Waiting", "n"),
+        ("Dead letters", "n"),
+        (since.name, "hide"),
+        ("", "n"),
+    ];
+    // A console that only reads has no actions.
+    let head = if app.may_change() { &head[..] } else { &head[..head.len() - 1] };
     let body = html! {
-        @let head = [("Event subscription", ""), ("State", ""), ("Why", "gr"), ("New events", "nw"),
-            ("Waiting", "n"), ("Dead letters", "n"), (since.name, "hide")];
-        (kit::table("Event subscriptions that need attention", &head, &rows))
-        @if worst.len() > ATTENTION_MAX { p.in.m { (worst.len() - ATTENTION_MAX) " more: topics list them." } }
+        (kit::table("Event subscriptions that need attention", head, &rows))
+        @if worst.len() > ATTENTION_MAX {
+            p.in.m { (worst.len() - ATTENTION_MAX) " more: " a href="/topics" { "topics" } " list them." }
+        }
     };
     kit::flush("Needs attention", beside, body)
 }
 
-fn attention_row(one: &One, detail: Option<&Detail>) -> Vec<Markup> {
+fn attention_row(app: &App, one: &One, detail: Option<&Detail>) -> Vec<Markup> {
     let One { topic, name, health, counted } = one;
     let letters = counted.as_ref().map_or(0, |account| sum(&account.dead_lettered));
     let lost = counted.as_ref().map_or(0, |account| sum(&account.dropped));
     let place = detail.and_then(|detail| detail.subscription.as_ref()).map(show::destination);
     let said = detail.and_then(|detail| detail.last.as_ref()?.response.clone());
     let traffic = detail.and_then(|detail| detail.traffic.as_ref());
-    vec![
+    let cut = |class: &str, text: Option<String>| {
         html! {
-            a href=(one.url()) id={ "to-" (topic) "/" (name) } { (text::soft(name)) } " " span.m { (text::soft(topic)) }
-            @if let Some(place) = place { span.cut.sm.m title=(visible(&place)) { (visible(&place)) } }
-        },
+            @if let Some(text) = text { span class={ "cut sm m " (class) } title=(visible(&text)) { (visible(&text)) } }
+        }
+    };
+    let mut row = vec![
+        html! { a href=(one.url()) { (text::soft(name)) } " " span.m { (text::soft(topic)) } (cut("", place)) },
         html! { (one.standing().pill()) span.cut.sm.m { (standing::since(health)) } },
-        html! {
-            (standing::why(health, counted.as_ref()))
-            @if let Some(said) = said { span.cut.sm.m.mono title=(visible(&said)) { (visible(&said)) } }
-        },
+        html! { (standing::why(health, counted.as_ref())) (cut("mono", said)) },
         standing::effect(health),
-        html! { @if one.waiting() > 0 { (number(one.waiting())) } @else { "–" } },
+        traffic::or_none(one.waiting()),
         html! {
             @if letters > 0 { a href=(subscription_url(topic, name, "/dead-letters")) { (number(letters)) } }
             @if lost > 0 { span.t-bad { " " (number(lost)) " lost" } }
             @if letters + lost == 0 { "–" }
         },
         html! { @if let Some(traffic) = traffic { (chart::minibars(&traffic.coarser(ROW_BARS).fates())) } },
-    ]
+    ];
+    if app.may_change() {
+        let whose = format!("{topic}/{name}");
+        let open = html! { a.btn href=(one.url()) aria-label={ "Open: " (whose) } { "Open" } };
+        row.push(
+            html! { div.acts { (remedy(app, &one.url(), health, Some(&whose)).unwrap_or(open)) } },
+        );
+    }
+    row
 }
 
 fn healthy(seen: &Seen) -> Markup {
@@ -404,10 +340,10 @@ fn healthy(seen: &Seen) -> Markup {
                 details.in id="healthy" {
                     summary { (Standing::Healthy.pill()) " " (text::counted(healthy.len() as u64, "event subscription", "event subscriptions")) }
                     ul.links {
-                        @for one in healthy.iter().take(ATTENTION_MAX) {
+                        @for one in healthy.iter().take(HEALTHY_MAX) {
                             li { a href=(one.url()) { (text::soft(&one.name)) } " " span.m { (text::soft(&one.topic)) } }
                         }
-                        @if healthy.len() > ATTENTION_MAX { li.m { "and more: topics list them." } }
+                        @if healthy.len() > HEALTHY_MAX { li.m { "and more: topics list them." } }
                     }
                 }
             }
@@ -476,6 +412,7 @@ fn first_steps(topics: usize) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use gridpost_core::ledger::Account;
     use gridpost_ops::testkit::documents;
     use serde_json::{Value, json};
 
@@ -507,8 +444,7 @@ mod tests {
         let names: Vec<_> = worst.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["ends", "loses", "many", "few"]);
         let unknown = one("aws", &json!({"waitingDeliveries": {"count": 7}}), 0);
-        assert_eq!((unknown.waiting(), waiting(&[unknown])), (7, None));
-        assert_eq!(waiting(&all[1..3]), Some(10));
+        assert_eq!(unknown.waiting(), 7);
         let shown = verdict(&worst, true).into_string();
         for part in [
             "Not everything is being delivered",
@@ -533,7 +469,7 @@ mod tests {
             error: gridpost_ops::failure::Refusal::from_answer(429, "{}").into(),
         };
         let unread = (0..7).map(one).collect();
-        let seen = Seen { topics: 1, unread, is_complete: true, ..Seen::default() };
+        let seen = Seen { topics: 1, all: Vec::new(), is_complete: true, unread };
         let shown = self::unread(&seen).into_string();
         assert_eq!(shown.matches("slow down").count(), 1, "{shown}");
         assert!(shown.contains("for 7: t-0") && shown.contains("t-4, …"), "{shown}");

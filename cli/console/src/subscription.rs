@@ -1,6 +1,5 @@
 //! An event subscription: how its endpoint is, what becomes of its events, and what can be done about it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Form;
@@ -14,9 +13,7 @@ use gridpost_api::{
 use gridpost_core::ledger::{Account, Latencies};
 use gridpost_core::time::Timestamp;
 use gridpost_ops::{
-    lookup::wait_is_over,
-    output::{pretty, word},
-    subscription::show,
+    lookup::wait_is_over, output::word, subscription::show,
 };
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -24,14 +21,15 @@ use serde::Deserialize;
 use super::below::tabs;
 use super::chart::{self, Heat, Kind};
 use super::failure::{self, Answer};
-use super::form::{Agreed, Nothing};
+use super::form::{Nothing, agreed};
+use super::keys::{self, Rotate, Section};
 use super::kit::{self, Icon};
 use super::page::{Frame, Head, Names, Tab, live_part};
 use super::standing::{self, Standing};
 use super::text::{self, number, visible};
 use super::traffic::{self, Scope, Since, SinceQuery, Traffic, sum};
 use super::urls::{self, subscription_url, with_query};
-use super::{App, attempts, keys, retry};
+use super::{App, attempts, retry, settings};
 
 /// Newest attempts that are shown.
 const ATTEMPTS_MAX: usize = 20;
@@ -99,7 +97,7 @@ async fn of_subscription(
                     (kit::card("Retry schedule", html! { a.sm href={ (url) "/retry" } { "Change" } },
                         retry::picture(of_topic, &document)))
                 }
-                (settings_card(app, &url, &document.document, &kit::facts(&show::rows(&document)), secrets))
+                (settings_card(app, &url, &document, secrets))
             }
         }
     };
@@ -123,20 +121,29 @@ async fn of_subscription(
     Ok(app.page_of(&Frame { tab: Tab::Topics, title: name, above, command }, &head, &body))
 }
 
+/// Shows the button that lets deliveries go on, where a pause or a wait of the endpoint holds them. In a list it
+/// says of what.
+pub(super) fn remedy(app: &App, url: &str, health: &Health, of: Option<&str>) -> Option<Markup> {
+    let (below, icon, label) = match health {
+        Health { pause: Some(_), .. } => ("/resume", Icon::Play, "Resume"),
+        Health { until: Some(_), .. } => ("/reset", Icon::Check, "Mark as fixed"),
+        _ => return None,
+    };
+    let (class, name) = (of.is_none().then_some("pri"), of.map(|of| format!("{label}: {of}")));
+    let button = html! {
+        button class=[class] aria-label=[name] { @if of.is_none() { (kit::icon(icon)) } (label) }
+    };
+    Some(app.act(&format!("{url}{below}"), button))
+}
+
 /// Buttons that act on it; a read-only console has none that changes something.
 fn actions(app: &App, url: &str, health: Option<&Health>) -> Markup {
-    let waits = health.is_some_and(|health| health.until.is_some());
     let is_paused = health.is_some_and(|health| health.pause.is_some());
+    let health = health.filter(|_| app.may_change());
     html! {
         (kit::button(&format!("{url}/test-event"), Some(Icon::Send), "Send test event"))
         (live_part("acts", &html! {
-            @if app.may_change() && is_paused {
-                (app.act(&format!("{url}/resume"), html! { button.pri { (kit::icon(Icon::Play)) "Resume" } }))
-            }
-            @if app.may_change() && waits {
-                @let button = html! { button.pri { (kit::icon(Icon::Check)) "Mark as fixed" } };
-                (app.act(&format!("{url}/reset"), button))
-            }
+            @if let Some(health) = health { @if let Some(remedy) = remedy(app, url, health, None) { (remedy) } }
         }))
         // A popover that is replaced closes.
         @if app.may_change() && !is_paused {
@@ -172,77 +179,55 @@ pub(super) fn state_note(health: &Health, counted: Option<&Account>, now: Timest
         @if let Some(since) = health.failing_since { "; the first failed " (text::time(since)) }
         "."
     };
-    let (kind, title, told) = match standing {
+    let why = standing::why(health, counted);
+    let (title, told) = match standing {
         Standing::Healthy => return html! {},
         Standing::LosesSome => {
-            let told = html! {
-                "They end undelivered (" (standing::why(health, counted)) "), and it has no place for dead letters, or that "
-                "could not be written."
-            };
-            (Kind::Bad, "It loses events for good", told)
+            let no_place = "and it has no place for dead letters, or that could not be written.";
+            ("Events are lost", html! { "They end undelivered (" (why) "), " (no_place) })
         }
         Standing::RefusesSome => {
-            let told =
-                html! { "They are kept as dead letters: " (standing::why(health, counted)) "." };
-            (Kind::Warn, "It refuses some events for good", told)
+            ("Some events are refused", html! { "They are kept as dead letters: " (why) "." })
         }
         Standing::EndsEvents => {
-            let told = html! {
-                (because) " Until its probation ends each event ends without an attempt: as a dead letter, or lost without "
-                "a dead-letter destination." (probes)
-            };
-            (Kind::Bad, "New events end at once", told)
+            let ends = " Until its probation ends each event ends without an attempt: as a dead letter, or lost \
+                        without a dead-letter destination.";
+            ("New events end at once", html! { (because) (ends) (probes) })
         }
         Standing::Probation | Standing::DelayedDelivery => {
-            let told = html! {
-                (because) " One delivery probes at a time. Events wait until one succeeds, or their time-to-live ends." (probes)
-            };
-            (Kind::Warn, "New events are held back", told)
+            let waits = " One delivery probes at a time. Events wait until one succeeds, or their time-to-live ends.";
+            ("New events are held back", html! { (because) (waits) (probes) })
         }
         Standing::Paused => {
-            let told = html! {
-                "Events are matched and held: " (standing::why(health, None)) "."
-                @if let Some(pause) = &health.pause { " The pause ends by itself " (text::time(pause.until)) "." }
-            };
-            (Kind::Mute, "Paused", told)
+            let until = health.pause.as_ref().map(|pause| pause.until);
+            let ends = html! { @if until.is_some() { " The pause ends by itself " (text::time(until)) "." } };
+            ("Paused", html! { "Events are matched and held: " (why) "." (ends) })
         }
-        Standing::NotValidated => {
-            (Kind::Bad, "Its endpoint is not validated", html! { "It gets no events." })
+        Standing::NotValidated => ("Endpoint not validated", html! { "It gets no events." }),
+        Standing::Expired => ("No events match", html! { "It has expired, or is not ready." }),
+        Standing::Recovering => {
+            ("Recovering", html! { "Attempts are let through, twice as many each second." })
         }
-        Standing::Expired => {
-            (Kind::Warn, "It gets no events", html! { "It has expired, or is not ready." })
-        }
-        Standing::Recovering => (
-            Kind::Acc,
-            "It recovers",
-            html! { "Attempts are let through, twice as many each second." },
-        ),
         Standing::Slow => {
-            let why = standing::why(health, None);
-            let told =
-                html! { "Deliveries go to a lane of their own, a few at a time: " (why) "." };
-            (Kind::Warn, "Its endpoint is slow", told)
+            let lane = "Deliveries go to a lane of their own, a few at a time: ";
+            ("Slow endpoint", html! { (lane) (why) "." })
         }
+    };
+    let kind = match standing.kind() {
+        Kind::Dead | Kind::Off => Kind::Warn,
+        kind => kind,
     };
     kit::note(kind, title, told, "")
 }
 
 fn tiles(url: &str, health: &Health, traffic: Option<&Traffic>, now: Timestamp) -> Markup {
-    let waiting = &health.waiting_deliveries;
-    let waits = health.waiting_events.map_or_else(|| "not known".to_owned(), number);
-    let failed = html! {
-        @if !waiting.is_complete { "more than " }
-        (text::counted(waiting.count as u64, "delivery has failed", "deliveries have failed"))
-    };
-    let kind = if health.waiting_events == Some(0) { Kind::Off } else { Kind::Warn };
-    let spark =
-        traffic.map(|traffic| traffic.waiting_spark(health.waiting_events)).unwrap_or_default();
+    let oldest = health.waiting_deliveries.oldest_publish_time;
     let step =
         health.delayed_delivery.map(|delayed| format!("delayed delivery, step {}", delayed.step));
     html! {
         div.g.gt {
-            (kit::tile_to(&format!("{url}/deliveries"), kind, "Waiting", waits, failed, spark))
-            @if let Some(oldest) = waiting.oldest_publish_time {
+            (traffic::waiting_tile(&format!("{url}/deliveries"), &[health], true, traffic))
+            @if let Some(oldest) = oldest {
                 (kit::tile(None, "Oldest retrying", text::ago(oldest.0, now),
                     html! { "published " (text::clock(oldest)) }, ""))
             }
@@ -250,7 +235,7 @@ fn tiles(url: &str, health: &Health, traffic: Option<&Traffic>, now: Timestamp) 
             (kit::tile(None, "Failures in a row", failures, "delivery is delayed after 10", ""))
             @if let Some(traffic) = traffic {
                 (traffic::delivered_tile(traffic))
-                (ended_tiles(url, &traffic.total.account))
+                (traffic::ended_tiles(&format!("{url}/dead-letters"), "", traffic))
             }
             @if let Some(probe) = health.next_probe {
                 @let due = format!("in {}", text::ago(now, probe.not_before.0));
@@ -261,37 +246,10 @@ fn tiles(url: &str, health: &Health, traffic: Option<&Traffic>, now: Timestamp) 
     }
 }
 
-/// What ended undelivered: what is lost before what is kept, each with its most frequent reason.
-fn ended_tiles(url: &str, account: &Account) -> Markup {
-    let tile = |label, kind, url: &str, reasons: &BTreeMap<String, u64>| {
-        let events = sum(reasons);
-        let most = reasons.iter().max_by_key(|(_, count)| **count);
-        let note = most.map(|(reason, _)| visible(&text::reason(reason))).unwrap_or_default();
-        kit::tile_to(
-            url,
-            if events > 0 { kind } else { Kind::Off },
-            label,
-            number(events),
-            note,
-            "",
-        )
-    };
-    let letters = format!("{url}/dead-letters");
-    html! {
-        @if sum(&account.dropped) > 0 { (tile("Lost", Kind::Bad, "", &account.dropped)) }
-        (tile("Dead-lettered", Kind::Dead, &letters, &account.dead_lettered))
-    }
-}
-
 fn attempts_card(traffic: &Traffic, health: Option<&Health>, url: &str, since: Since) -> Markup {
-    let series = traffic.attempts();
-    let mut bars = traffic.bars("Delivered events and failed attempts", &series);
-    let steps = |ms: i64| ms as f64 / traffic.step.as_millis() as f64;
-    bars.mark = health
-        .and_then(|health| health.since)
-        .map(|at| steps(at.0.as_millis() - traffic.begins.as_millis()));
-    let body = html! { (bars.legend()) (bars.picture()) (traffic.gaps()) };
-    kit::figure("Attempts", since.choice(url), body, bars.table())
+    let titles = ("Attempts", "Delivered events and failed attempts");
+    let broke = health.and_then(|health| health.since).map(|since| since.0);
+    traffic.figure(titles, Some(since.choice(url)), Traffic::attempts, broke)
 }
 
 fn latency_card(traffic: &Traffic) -> Markup {
@@ -299,13 +257,16 @@ fn latency_card(traffic: &Traffic) -> Markup {
     if whole.events() == 0 {
         return html! {};
     }
-    let columns: Vec<Latencies> =
-        traffic.steps.iter().map(|flow| flow.account.latencies.clone()).collect();
-    let (label, begins, step) = ("Time from publish to delivery", traffic.begins, traffic.step);
-    let heat = Heat { label, columns: &columns, begins, step };
+    let label = "Time from publish to delivery";
+    let columns = |traffic: &Traffic| -> Vec<Latencies> {
+        traffic.steps.iter().map(|flow| flow.account.latencies.clone()).collect()
+    };
+    let (fine, rows, coarse) = (columns(traffic), columns(&traffic.in_rows()), traffic.in_rows());
+    let heat = Heat { label, columns: &fine, begins: traffic.begins, step: traffic.step };
+    let table = Heat { label, columns: &rows, begins: coarse.begins, step: coarse.step }.table();
     let beside = html! { span.sm.m { "darker: more events · line: p95" } };
     let body = html! { (chart::strip(whole)) (heat.picture()) };
-    kit::figure("Publish to delivery", beside, body, heat.table())
+    kit::figure("Publish to delivery", beside, body, table)
 }
 
 fn newest_card(
@@ -379,16 +340,54 @@ fn settings_card(
     app: &App,
     url: &str,
     document: &EventSubscription,
-    facts: &Markup,
     secrets: Option<&SigningSecrets>,
 ) -> Markup {
+    let section = Section {
+        title: "Signing secret",
+        url: &format!("{url}/secrets"),
+        rows: secret_rows(secrets),
+        is_shown: secrets.is_some(),
+        rotate: &[(
+            "secret",
+            "Requests carry signatures by both secrets for a while, then by the new one alone.",
+        )],
+    };
     let body = html! {
-        (facts)
-        details id="document" { summary { "The document" } (kit::json("The document", &pretty(document))) }
-        (signing(app, url, document, secrets))
+        (settings::list(document))
+        @if document.properties.settings.signing.is_some() { (section.show(app)) }
         @if app.may_change() { p { a.btn.dng href={ (url) "/delete" } { "Delete event subscription" } } }
     };
     kit::card("Settings", html! { a.sm href={ (url) "/edit" } { "Edit" } }, body)
+}
+
+fn secret_rows(secrets: Option<&SigningSecrets>) -> keys::Rows {
+    let mut rows = vec![("secret", keys::shown("secret", secrets.map(|secrets| &secrets.secret)))];
+    if let Some(previous) = secrets.and_then(|secrets| secrets.previous_secret.as_ref()) {
+        rows.push(("previous secret", keys::shown("previous secret", Some(previous))));
+        let until = secrets.and_then(|secrets| secrets.previous_secret_valid_until);
+        rows.push(("valid until", text::time(until)));
+    }
+    rows
+}
+
+pub(super) async fn reveal_secrets(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Form(Nothing {}): Form<Nothing>,
+) -> Answer {
+    let secrets = app.api.signing_secrets(&topic, &name).await?;
+    of_subscription(&app, &topic, &name, SinceQuery::default(), Some(&secrets)).await
+}
+
+pub(super) async fn rotate_secret(
+    State(app): State<App>,
+    Path((topic, name)): Names,
+    Form(form): Form<Rotate>,
+) -> Answer {
+    agreed(&form.agreed)?;
+    let secrets = app.api.rotate_signing_secret(&topic, &name, &RotateInput::default()).await?;
+    let page = of_subscription(&app, &topic, &name, SinceQuery::default(), Some(&secrets)).await;
+    keys::or_alone(page, &secret_rows(Some(&secrets)))
 }
 
 #[derive(Debug, Deserialize)]
@@ -422,63 +421,4 @@ pub(super) async fn reset(
 ) -> Answer<Redirect> {
     app.api.reset_health(&topic, &name).await?;
     Ok(Redirect::to(&subscription_url(&topic, &name, "?done=reset")))
-}
-
-fn signing(
-    app: &App,
-    url: &str,
-    document: &EventSubscription,
-    secrets: Option<&SigningSecrets>,
-) -> Markup {
-    if document.properties.settings.signing.is_none() {
-        return html! {};
-    }
-    html! {
-        h2 id="signing" { "Signing secret" }
-        @if let Some(secrets) = secrets {
-            @let previous = secrets.previous_secret.as_ref().map_or("-", |secret| secret.expose());
-            (kit::kv(&[
-                ("secret", html! { code { (secrets.secret.expose()) } }),
-                ("previous secret", html! { code { (previous) } }),
-                ("valid until", text::time(secrets.previous_secret_valid_until)),
-            ]))
-        }
-        @if app.may_change() {
-            (app.act(&format!("{url}/secrets#signing"), html! { button { "Show the secrets" } }))
-            details {
-                summary { "Make a new secret" }
-                (app.act(&format!("{url}/secrets/rotate#signing"), html! {
-                    label.check {
-                        input type="checkbox" name="agreed" value="yes" required;
-                        "Requests carry signatures by both secrets for a while, then by the new one alone."
-                    }
-                    button.dng.pri { "Make a new secret" }
-                }))
-            }
-        } @else {
-            p.m { "This console is read-only: it shows no secrets." }
-        }
-    }
-}
-
-pub(super) async fn reveal_secrets(
-    State(app): State<App>,
-    Path((topic, name)): Names,
-    Form(Nothing {}): Form<Nothing>,
-) -> Answer {
-    let secrets = app.api.signing_secrets(&topic, &name).await?;
-    of_subscription(&app, &topic, &name, SinceQuery::default(), Some(&secrets)).await
-}
-
-pub(super) async fn rotate_secret(
-    State(app): State<App>,
-    Path((topic, name)): Names,
-    Form(form): Form<Agreed>,
-) -> Answer {
-    form.check()?;
-    let secrets = app.api.rotate_signing_secret(&topic, &name, &RotateInput::default()).await?;
-    let page = of_subscription(&app, &topic, &name, SinceQuery::default(), Some(&secrets)).await;
-    let previous = secrets.previous_secret.as_ref().map(|secret| secret.expose());
-    let shown = [("secret", Some(secrets.secret.expose())), ("previous secret", previous)];
-    Ok(page.unwrap_or_else(|_| keys::alone("The secret is replaced", &shown)))
 }

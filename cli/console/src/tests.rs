@@ -296,7 +296,7 @@ async fn a_page_reads_up_to_a_limit_and_says_what_it_leaves_out() {
     let page =
         text(overview::show(State(app), HeaderMap::new(), query(json!({"part": "health"}))).await)
             .await;
-    for part in ["Only the first 1\u{202f}000", "more than 1\u{202f}000 deliveries"] {
+    for part in ["Only the first 1\u{202f}200", "more than 1\u{202f}200 deliveries"] {
         assert!(page.contains(part), "`{part}` is not in {page}");
     }
     let of = |at: usize| documents::subscription(&format!("s-{at}"), &json!({}));

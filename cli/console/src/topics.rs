@@ -1,71 +1,49 @@
 //! Topics, and one of them with its event subscriptions.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
+use axum::Form;
 use axum::extract::{Path, Query, State};
+use axum::response::Response;
 use gridpost_api::{
-    client::Page,
-    health::NamedHealth,
+    health::{Health, NamedHealth},
     subscription::{EventSubscription, Filter},
-    topic::{Keys, Topic},
+    topic::{AccessKey, Keys, Topic},
 };
-use gridpost_core::journal::{By, Flow};
-use gridpost_ops::{output::word, subscription::show};
+use gridpost_core::journal::Flow;
+use gridpost_ops::{failure::Misuse, output::word, subscription::show, target::replace_key};
 use maud::{Markup, html};
 
 use super::App;
 use super::chart::{self, Kind};
 use super::failure::{self, Answer};
+use super::form::{Nothing, agreed};
+use super::keys::{self, Rotate, Section};
 use super::kit::{self, Icon};
-use super::page::{Frame, Head, Tab, live_part};
+use super::lists::{Lists, One, ones};
+use super::page::{self, Frame, Head, Tab, live_part};
 use super::standing::{self, Standing};
 use super::text::{self, number, visible};
 use super::traffic::{
-    Scope, Since, SinceQuery, Totals, Traffic, charts, counted_tile, latency_tile, share, sum,
+    Scope, Since, SinceQuery, Totals, Traffic, charts, counted_tile, ended_tiles, latency_tile,
+    or_none, share, sum, waiting_tile,
 };
 use super::urls::{self, subscription_url, topic_url, with_query};
-use super::{create_topic, edit_topic, publish, subscribe};
+use super::{create_topic, edit_topic, publish, snippets, subscribe};
 
-pub(super) async fn list(State(app): State<App>, Query(query): Query<SinceQuery>) -> Answer {
+/// Event subscriptions of a topic on a page.
+const ROWS: usize = 40;
+
+pub(super) async fn list(
+    State(app): State<App>,
+    Query(query): Query<SinceQuery>,
+) -> Answer<Response> {
     let (since, look) = (query.since(), query.look);
-    let now = app.settings.target.now().await?;
-    let (topics, totals) = tokio::join!(
-        app.api.topics_page(look.after.as_deref()),
-        app.totals(None, By::Topic, since, now)
-    );
-    let topics = topics?;
-    let (totals, refused) = counted(totals);
-    let row = |topic: &Topic| {
-        let flow =
-            totals.as_ref().map(|totals| totals.of(&topic.name, "").cloned().unwrap_or_default());
-        let count = |count: fn(&Flow) -> u64| html! { @if let Some(flow) = &flow { (number(count(flow))) } @else { "–" } };
-        let ended = |count: fn(&Flow) -> u64| of_sum(flow.as_ref().map_or(0, count));
-        vec![
-            html! {
-                a href=(topic_url(&topic.name)) { (text::soft(&topic.name)) }
-                span.cut.sm.m title=(topic.properties.endpoint) { (topic.properties.endpoint) }
-            },
-            text::soft(&kind(topic)),
-            count(|flow| flow.accepted),
-            count(|flow| flow.account.matched),
-            html! { @if let Some(flow) = &flow { (share(&flow.account)) } },
-            ended(|flow| sum(&flow.account.dead_lettered)),
-            ended(|flow| sum(&flow.account.dropped)),
-        ]
-    };
-    let rows: Vec<_> = topics.items.iter().map(row).collect();
-    let outcome = format!("Outcome, {}", since.name);
+    let topics = app.api.topics_page(look.after.as_deref()).await?;
     let body = html! {
         (kit::done(look.done.as_deref()))
-        (refused)
-        @if rows.is_empty() {
-            @let told = "A topic takes events from publishers.";
-            (kit::flush("", "", kit::nothing(Icon::Topic, "There is no topic yet", told, "", "topic create orders")))
-        } @else {
-            @let head = [("Topic", "gr"), ("Kind", "nw"), ("Accepted", "n"), ("Matched", "n"),
-                (&outcome, "share"), ("Dead letters", "n"), ("Lost", "n")];
-            (kit::flush("", "", kit::table("Topics", &head, &rows)))
-        }
+        (page::late())
         (kit::next_page("/topics", &[("since", since.value)], topics.next.as_deref()))
     };
     let actions = html! {
@@ -75,7 +53,76 @@ pub(super) async fn list(State(app): State<App>, Query(query): Query<SinceQuery>
     let command = "topic list".to_owned();
     let frame = Frame { tab: Tab::Topics, title: "Topics", above: Vec::new(), command };
     let head = Head { actions: Some(actions), ..Head::default() };
-    Ok(app.page_of(&frame, &head, &body))
+    let page = app.page_of(&frame, &head, &body);
+    Ok(page::streamed(page, async move { table(&app, &topics.items, since).await }))
+}
+
+/// Lists topics with their traffic and the worst of their event subscriptions.
+async fn table(app: &App, topics: &[Topic], since: Since) -> Markup {
+    if topics.is_empty() {
+        let told = "A topic takes events from publishers.";
+        let nothing =
+            kit::nothing(Icon::Topic, "There is no topic yet", told, "", "topic create orders");
+        return kit::flush("", "", nothing);
+    }
+    let totals = async { app.totals(None, since, app.settings.target.now().await?).await };
+    let names = topics.iter().map(|topic| topic.name.clone()).collect();
+    let (Lists { read, unread, left }, totals) = tokio::join!(app.healths(names), totals);
+    let (totals, refused) = counted(totals);
+    let problem = unread.first().map(|(_, error)| failure::told(error));
+    let problem = problem.unwrap_or_else(|| html! { "There are too many event subscriptions." });
+    let unread: Vec<_> = unread.into_iter().map(|(topic, _)| topic).chain(left).collect();
+    let ones = ones(read, totals.as_ref());
+    let row = |topic: &Topic| {
+        let own: Vec<_> = ones.iter().filter(|one| one.topic == topic.name).collect();
+        let flow = totals.as_ref().map(|totals| totals.of_topic(&topic.name));
+        let account = flow.as_ref().map(|flow| &flow.account);
+        let waiting: Option<u64> = own.iter().map(|one| one.health.waiting_events).sum();
+        vec![
+            html! {
+                a href=(topic_url(&topic.name)) { (text::soft(&topic.name)) }
+                span.cut.sm.m { (visible(&topic.properties.endpoint)) }
+            },
+            html! { @if unread.contains(&topic.name) { "–" } @else { (worst(&own)) } },
+            html! { @if let Some(flow) = &flow { (number(flow.accepted)) } @else { "–" } },
+            html! { @if let Some(account) = account { (share(account)) } },
+            or_none(waiting.unwrap_or(0)),
+            or_none(account.map_or(0, |account| sum(&account.dead_lettered))),
+            or_none(account.map_or(0, |account| sum(&account.dropped))),
+        ]
+    };
+    let rows: Vec<_> = topics.iter().map(row).collect();
+    let outcome = format!("Outcome, {}", since.name);
+    let head = [
+        ("Topic", "gr"),
+        ("State", ""),
+        ("Accepted", "n"),
+        (&outcome, "share"),
+        ("Waiting", "n"),
+        ("Dead letters", "n"),
+        ("Lost", "n"),
+    ];
+    html! {
+        (refused)
+        @if !unread.is_empty() {
+            @let title = format!("The health of {} of these topics was not read", unread.len());
+            (kit::note(Kind::Warn, &title, problem, ""))
+        }
+        (kit::flush("", "", kit::table("Topics", &head, &rows)))
+    }
+}
+
+/// Says how many of a topic's event subscriptions need attention, and how the worst is.
+fn worst(own: &[&One]) -> Markup {
+    let troubled = own.iter().filter(|one| one.standing() != Standing::Healthy).count();
+    let all = text::counted(own.len() as u64, "event subscription", "event subscriptions");
+    html! {
+        @if let Some(worst) = own.iter().map(|one| one.standing()).min() { (worst.pill()) }
+        span.cut.sm.m {
+            @if troubled > 0 { (troubled) " of " } @else if own.is_empty() { "no event subscription" }
+            @if !own.is_empty() { (all) }
+        }
+    }
 }
 
 /// Returns counts; or none, and a note that says why.
@@ -87,10 +134,6 @@ fn counted(totals: anyhow::Result<Totals>) -> (Option<Totals>, Markup) {
     }
 }
 
-fn of_sum(count: u64) -> Markup {
-    html! { @if count == 0 { "–" } @else { (number(count)) } }
-}
-
 pub(super) async fn show(
     State(app): State<App>,
     Path(topic): Path<String>,
@@ -100,41 +143,32 @@ pub(super) async fn show(
 }
 
 /// Shows a topic; with its keys, if given.
-pub(super) async fn of_topic(
-    app: &App,
-    topic: &str,
-    query: SinceQuery,
-    keys: Option<&Keys>,
-) -> Answer {
+async fn of_topic(app: &App, topic: &str, query: SinceQuery, keys: Option<&Keys>) -> Answer {
     let (since, look) = (query.since(), query.look);
-    let after = look.after.as_deref();
     let now = app.settings.target.now().await?;
     let scope = Scope { topic: Some(topic), name: None };
-    let (document, page, healths, traffic, totals) = tokio::join!(
+    // A topic has 500 event subscriptions at most: a few requests read all of them.
+    let (document, all, healths, traffic, totals) = tokio::join!(
         app.api.topic(topic),
-        app.api.subscriptions_page(topic, after),
-        app.api.healths_page(topic, after),
+        app.api.subscriptions(topic),
+        app.api.healths(topic),
         app.traffic(scope, since, now),
-        app.totals(Some(topic), By::EventSubscription, since, now)
+        app.totals(Some(topic), since, now)
     );
-    let (document, page) = (document?, page?);
+    let (document, all) = (document?, all?);
     let (totals, refused) = counted(totals);
-    let count = Some(page.items.len()).filter(|_| after.is_none() && page.next.is_none());
-    let waiting = healths.as_ref().ok().and_then(|healths| {
-        healths.items.iter().map(|one| one.health.waiting_events).sum::<Option<u64>>()
-    });
-    let waiting = waiting.filter(|_| after.is_none() && page.next.is_none());
+    let listed = Listed { topic, healths: &healths, totals: totals.as_ref(), since };
     let body = html! {
         (kit::done(look.done.as_deref()))
         (live_part("tiles", &html! {
             (refused)
-            @if let Ok(traffic) = &traffic { (tiles(traffic, count, waiting)) }
+            @if let Ok(traffic) = &traffic { (tiles(traffic, all.len(), &healths)) }
         }))
         (live_part("charts", &html! { @if let Ok(traffic) = &traffic { (charts(&format!("of {topic}"), traffic)) } }))
-        (live_part("subscriptions", &subscriptions(topic, page, &healths, totals.as_ref(), since)))
+        (live_part("subscriptions", &listed.show(all, look.after.as_deref())))
         div.g.g11 {
             (publishing(app, topic, &document, keys))
-            (code(&document))
+            (snippets::card(&document))
         }
         @if app.may_change() {
             p { a.btn.dng href={ (topic_url(topic)) "/delete" } { "Delete topic" } }
@@ -149,13 +183,13 @@ pub(super) async fn of_topic(
             a.btn.pri href=(subscribe::url(topic)) { (kit::icon(Icon::Plus)) "New event subscription" }
         }
     };
+    let live = [("since", since.value), ("after", look.after.as_deref().unwrap_or_default())];
+    let schema: &str = document.properties.settings.input_schema.map_or("-", Into::into);
+    let kind: &str = document.kind.into();
     let head = Head {
-        beside: Some(html! { (state(&document)) span.m.sm { (kind(&document)) } }),
+        beside: Some(html! { (state(&document)) span.m.sm { (kind) " · " (schema) } }),
         actions: Some(actions),
-        live: Some(with_query(
-            &url,
-            &[("since", since.value), ("after", after.unwrap_or_default())],
-        )),
+        live: Some(with_query(&url, &live)),
         ..Head::default()
     };
     let command = format!("topic show {}", word(topic));
@@ -170,32 +204,26 @@ fn state(topic: &Topic) -> Markup {
     }
 }
 
-fn kind(topic: &Topic) -> String {
-    let schema: &str = topic.properties.settings.input_schema.map_or("-", Into::into);
-    let kind: &str = topic.kind.into();
-    format!("{kind} · {schema}")
-}
-
-fn tiles(traffic: &Traffic, subscriptions: Option<usize>, waiting: Option<u64>) -> Markup {
+fn tiles(
+    traffic: &Traffic,
+    subscriptions: usize,
+    healths: &anyhow::Result<Vec<NamedHealth>>,
+) -> Markup {
     let Flow { accepted, unmatched, account, .. } = &traffic.total;
-    let (letters, lost) = (sum(&account.dead_lettered), sum(&account.dropped));
     let hundredths = u128::from(account.matched) * 100 / u128::from((*accepted).max(1));
     let fan_out = match accepted {
         0 => "–".to_owned(),
         _ => format!("{}.{:02}", hundredths / 100, hundredths % 100),
     };
-    let all = |count| text::counted(count as u64, "event subscription", "event subscriptions");
-    let all = subscriptions.map(all).unwrap_or_default();
-    let waits = waiting.map_or_else(|| "not known".to_owned(), number);
-    let lost = html! { @if lost > 0 { span.t-bad { (number(lost)) " lost" } } };
-    let dead = traffic.spark(Kind::Dead, |flow| sum(&flow.account.dead_lettered));
+    let all = text::counted(subscriptions as u64, "event subscription", "event subscriptions");
+    let healths = healths.as_ref().map(|all| all.iter().map(|one| &one.health).collect::<Vec<_>>());
     html! {
         div.g.gt {
             (counted_tile("", None, "Accepted", traffic, |flow| flow.accepted))
             (kit::tile(None, "For no event subscription", number(*unmatched), "of what was accepted", ""))
             (kit::tile(None, "Fan-out", kit::unit(fan_out, "× an event"), all, ""))
-            (kit::tile(Kind::Warn, "Waiting", waits, "", traffic.waiting_spark(waiting)))
-            (kit::tile(Kind::Dead, "Dead-lettered", number(letters), lost, dead))
+            @if let Ok(healths) = &healths { (waiting_tile("", healths, true, Some(traffic))) }
+            (ended_tiles("", "", traffic))
             (latency_tile(traffic))
         }
     }
@@ -208,6 +236,13 @@ fn publishing(app: &App, topic: &str, document: &Topic, keys: Option<&Keys>) -> 
     let window = settings.idempotency.as_ref().and_then(|one| one.window_in_seconds);
     let profile = settings.delivery_profile.map_or("-", Into::into);
     let window = window.map(|seconds| chart::duration(Duration::from_secs(seconds.into())));
+    let section = Section {
+        title: "Keys",
+        url: &format!("{}/keys", topic_url(topic)),
+        rows: key_rows(keys),
+        is_shown: keys.is_some(),
+        rotate: &ROTATIONS,
+    };
     let body = html! {
         (kit::kv(&[
             ("Endpoint", html! { span.mono { (text::soft(endpoint)) } " " (kit::copy(endpoint, "the endpoint")) }),
@@ -216,125 +251,144 @@ fn publishing(app: &App, topic: &str, document: &Topic, keys: Option<&Keys>) -> 
                 @if let Some(window) = window { "repeats within " (window) " are answered once" } @else { "off" }
             }),
         ]))
-        (key_section(app, topic, document, keys))
+        @if settings.disable_local_auth == Some(true) { p.warn { "Keys are refused: the topic has disableLocalAuth." } }
+        (section.show(app))
     };
     kit::card("Publish", "", body)
 }
 
-fn key_section(app: &App, topic: &str, document: &Topic, keys: Option<&Keys>) -> Markup {
-    let is_shut = document.properties.settings.disable_local_auth == Some(true);
-    let url = topic_url(topic);
-    html! {
-        h2 id="keys" { "Keys" }
-        @if is_shut { p.warn { "Keys are refused: the topic has disableLocalAuth." } }
-        @if let Some(keys) = keys {
-            (kit::kv(&[("key1", &keys.key1), ("key2", &keys.key2)].map(|(name, key)| {
-                (name, html! { code { (key.expose()) } " " (kit::copy(key.expose(), name)) })
-            })))
-        }
-        @if app.may_change() {
-            @if keys.is_none() {
-                (app.act(&format!("{url}/keys#keys"), html! { button { "Show both keys" } }))
-            }
-            @for key in ["key1", "key2"] {
-                details {
-                    summary { "Replace " (key) }
-                    (app.act(&format!("{url}/keys/rotate#keys"), html! {
-                        input type="hidden" name="key" value=(key);
-                        label.check {
-                            input type="checkbox" name="agreed" value="yes" required;
-                            "Publishers that use " (key) " are refused from now on. The other key stays."
-                        }
-                        button.dng.pri { "Replace " (key) }
-                    }))
-                }
-            }
-        } @else {
-            p.m { "This console is read-only: it shows no keys." }
-        }
-    }
+const ROTATIONS: [(&str, &str); 2] = [
+    ("key1", "Publishers that use key1 are refused from now on. The other key stays."),
+    ("key2", "Publishers that use key2 are refused from now on. The other key stays."),
+];
+
+fn key_rows(keys: Option<&Keys>) -> keys::Rows {
+    let row = |name, of: fn(&Keys) -> &_| (name, keys::shown(name, keys.map(of)));
+    vec![row("key1", |keys| &keys.key1), row("key2", |keys| &keys.key2)]
 }
 
-/// A publish as a command, with a sample event of the topic's schema.
-fn code(document: &Topic) -> Markup {
-    let curl = format!(
-        "curl {} -H \"aeg-sas-key: $KEY\" -H \"content-type: application/json\" \\\n  -d '{}'",
-        word(&document.properties.endpoint),
-        publish::sample(document)
-    );
-    let python = format!(
-        "from azure.core.credentials import AzureKeyCredential\n\
-         from azure.eventgrid import EventGridPublisherClient\n\n\
-         client = EventGridPublisherClient(\n    {:?}, AzureKeyCredential(KEY))\n\
-         client.send(EVENT)",
-        document.properties.endpoint
-    );
-    let body = html! {
-        (kit::block("Publish with curl", &curl))
-        details id="python" { summary { "Python" } (kit::block("Publish with Python", &python)) }
-        p.sm.m { "Publishers written for Event Grid work unchanged: give them this endpoint and a key." }
+pub(super) async fn reveal_keys(
+    State(app): State<App>,
+    Path(topic): Path<String>,
+    Form(Nothing {}): Form<Nothing>,
+) -> Answer {
+    let keys = app.api.keys(&topic).await?;
+    of_topic(&app, &topic, SinceQuery::default(), Some(&keys)).await
+}
+
+pub(super) async fn rotate_key(
+    State(app): State<App>,
+    Path(topic): Path<String>,
+    Form(form): Form<Rotate>,
+) -> Answer {
+    agreed(&form.agreed)?;
+    let key = match form.key.as_str() {
+        "key1" => AccessKey::Key1,
+        "key2" => AccessKey::Key2,
+        _ => return Err(Misuse("There are two keys: key1 and key2.".to_owned()).into()),
     };
-    kit::card("From your code", "", body)
+    let keys = replace_key(&app.api, &app.settings.target, &topic, key).await?;
+    let page = of_topic(&app, &topic, SinceQuery::default(), Some(&keys)).await;
+    keys::or_alone(page, &key_rows(Some(&keys)))
 }
 
-fn subscriptions(
-    topic: &str,
-    page: Page<EventSubscription>,
-    healths: &anyhow::Result<Page<NamedHealth>>,
-    totals: Option<&Totals>,
+/// The event subscriptions of a topic, with what is known of them.
+struct Listed<'a> {
+    topic: &'a str,
+    healths: &'a anyhow::Result<Vec<NamedHealth>>,
+    totals: Option<&'a Totals>,
     since: Since,
-) -> Markup {
-    let Page { items, next } = page;
-    if items.is_empty() {
-        let command = format!(
-            "subscription create --topic {topic} --subscription first --endpoint https://example.com/hook"
-        );
-        let told = "No event subscription is on this page. Subscribe an endpoint:";
-        let nothing = kit::nothing(Icon::Topic, "No event subscription", told, "", &command);
-        return kit::flush("Event subscriptions", "", nothing);
+}
+
+impl Listed<'_> {
+    /// Lists those that need attention first; `after` is the number of those that earlier pages have.
+    fn show(&self, mut all: Vec<EventSubscription>, after: Option<&str>) -> Markup {
+        let Self { topic, since, .. } = *self;
+        let title = "Event subscriptions";
+        if all.is_empty() {
+            let command = format!(
+                "subscription create --topic {topic} --subscription first --endpoint https://example.com/hook"
+            );
+            let told = "An event subscription sends this topic's events to an endpoint.";
+            let none = kit::nothing(Icon::Topic, "No event subscription", told, "", &command);
+            return kit::flush(title, "", none);
+        }
+        let healths: HashMap<&str, &Health> =
+            self.healths.iter().flatten().map(|one| (one.name.as_str(), &one.health)).collect();
+        let flow =
+            |name: &str| self.totals.map(|it| it.of(topic, name).cloned().unwrap_or_default());
+        let standing = |name: &str| {
+            let health = healths.get(name)?;
+            Some(Standing::of(health, flow(name).as_ref().map(|flow| &flow.account)))
+        };
+        all.sort_by_cached_key(|one| standing(&one.name).unwrap_or(Standing::Healthy));
+        let troubled =
+            all.iter().filter(|one| !matches!(standing(&one.name), None | Some(Standing::Healthy)));
+        let (troubled, count) = (troubled.count(), all.len());
+        let first = after.and_then(|after| after.parse().ok()).unwrap_or(0).min(count);
+        let last = count.min(first + ROWS);
+        let row = |one: &EventSubscription| {
+            let health = healths.get(one.name.as_str()).copied();
+            self.row(one, health, flow(&one.name).as_ref())
+        };
+        let rows: Vec<_> = all[first..last].iter().map(row).collect();
+        let outcome = format!("Outcome, {}", since.name);
+        let head = [
+            ("Event subscription", ""),
+            ("State", ""),
+            ("Filter", "gr"),
+            ("Matched", "n"),
+            (&outcome, "share"),
+            ("p95", "n nw"),
+            ("Waiting", "n"),
+            ("Dead letters", "n"),
+        ];
+        let beside = html! {
+            span.sm.m {
+                @if count > ROWS { (first + 1) " to " (last) " of " (count) "; " }
+                @if troubled > 0 { (troubled) " of " (count) " need attention" } @else { "all are healthy" }
+            }
+        };
+        let next = (last < count).then(|| last.to_string());
+        html! {
+            @if let Err(error) = self.healths {
+                (failure::problem("Their endpoints' health could not be read.", error))
+            }
+            (kit::flush(title, beside, kit::table(title, &head, &rows)))
+            (kit::next_page(&topic_url(topic), &[("since", since.value)], next.as_deref()))
+        }
     }
-    let refused = healths.as_ref().err();
-    let healths = healths.as_ref().map_or(&[][..], |page| &page.items);
-    let row = |subscription: &EventSubscription| {
-        let name = &subscription.name;
-        let health = healths.iter().find(|one| one.name == *name).map(|one| &one.health);
-        let counted = totals.map(|totals| totals.of(topic, name).cloned().unwrap_or_default());
-        let account = counted.as_ref().map(|flow| &flow.account);
-        let p95 =
-            account.map(|it| text::bounds(&it.latencies)).map_or("–".into(), |[_, p95, _]| p95);
-        let place = show::destination(subscription);
+
+    fn row(
+        &self,
+        subscription: &EventSubscription,
+        health: Option<&Health>,
+        flow: Option<&Flow>,
+    ) -> Vec<Markup> {
+        let (topic, name) = (self.topic, &subscription.name);
+        let account = flow.map(|flow| &flow.account);
+        let p95 = account.map(|account| text::bounds(&account.latencies));
         let letters = account.map_or(0, |account| sum(&account.dead_lettered));
+        let why = health.map(|health| standing::why(health, account)).unwrap_or_default();
         vec![
             html! {
-                a href=(subscription_url(topic, name, "")) id={ "to-" (name) } { (text::soft(name)) }
-                span.cut.sm.m title=(visible(&place)) { (visible(&place)) }
+                a href=(subscription_url(topic, name, "")) { (text::soft(name)) }
+                span.cut.sm.m { (visible(&show::destination(subscription))) }
             },
             html! {
-                @if let Some(health) = health {
-                    (Standing::of(health, account).pill()) span.cut.sm.m { (standing::why(health, account)) }
-                } @else { "-" }
+                @if let Some(health) = health { (Standing::of(health, account).pill()) } @else { "-" }
+                @if !why.0.is_empty() { span.cut.sm.m { (why) } }
             },
             html! { span.cut { (filter(subscription.properties.settings.filter.as_ref())) } },
             html! { @if let Some(account) = account { (number(account.matched)) } @else { "–" } },
             html! { @if let Some(account) = account { (share(account)) } },
-            html! { (p95) },
-            of_sum(health.and_then(|it| it.waiting_events).unwrap_or(0)),
+            html! { @if let Some([_, p95, _]) = &p95 { (p95) } @else { "–" } },
+            or_none(health.and_then(|it| it.waiting_events).unwrap_or(0)),
             html! {
                 @if letters == 0 { "–" }
                 @else { a href=(subscription_url(topic, name, "/dead-letters")) { (number(letters)) } }
             },
         ]
-    };
-    let rows: Vec<_> = items.iter().map(row).collect();
-    let outcome = format!("Outcome, {}", since.name);
-    html! {
-        @if let Some(error) = refused {
-            (failure::problem("Their endpoints' health could not be read.", error))
-        }
-        @let head = [("Event subscription", ""), ("State", ""), ("Filter", "gr"), ("Matched", "n"),
-            (&outcome, "share"), ("p95", "n nw"), ("Waiting", "n"), ("Dead letters", "n")];
-        (kit::listed("Event subscriptions", "", &head, &rows))
-        (kit::next_page(&topic_url(topic), &[("since", since.value)], next.as_deref()))
     }
 }
 
@@ -359,19 +413,6 @@ pub(super) fn filter(filter: Option<&Filter>) -> Markup {
         (conditions > 0).then(|| text::counted(conditions as u64, "condition", "conditions")),
     );
     html! { @if parts.is_empty() { "all" } @else { (parts.join(", ")) } }
-}
-
-/// Returns the names of the first topics, about `most` of them, and whether these are all.
-pub(super) async fn names(app: &App, most: usize) -> anyhow::Result<(Vec<String>, bool)> {
-    let (mut names, mut after) = (Vec::new(), None);
-    loop {
-        let page = app.api.topics_page(after.as_deref()).await?;
-        names.extend(page.items.into_iter().map(|topic| topic.name));
-        after = page.next;
-        if after.is_none() || names.len() >= most {
-            return Ok((names, after.is_none()));
-        }
-    }
 }
 
 #[cfg(test)]

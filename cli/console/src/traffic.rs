@@ -6,9 +6,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gridpost_api::journal::{
-    JournalQuery, SeriesEntry,
-    query::{AttemptsQuery, JournalQueryInput, LedgerQuery, SeriesQuery},
+use gridpost_api::{
+    health::Health,
+    journal::{
+        JournalQuery, SeriesEntry,
+        query::{AttemptsQuery, JournalQueryInput, LedgerQuery, SeriesQuery},
+    },
 };
 use gridpost_core::journal::{By, Flow, Step};
 use gridpost_core::ledger::Account;
@@ -33,6 +36,9 @@ const KEPT_ON_AWS: Duration = Duration::from_secs(5 * 60);
 
 /// How long a page waits for the journal, which takes long on AWS alone.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Rows of the table of a picture.
+const TABLE_ROWS: usize = 24;
 
 /// How far back a page looks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,9 +109,18 @@ pub(super) struct Scope<'a> {
 pub(super) struct Totals(BTreeMap<(String, String), Flow>);
 
 impl Totals {
-    /// Returns the sums of an event subscription, or without a name of a topic.
+    /// Returns the sums of an event subscription, or without a name what a topic itself counts.
     pub(super) fn of(&self, topic: &str, name: &str) -> Option<&Flow> {
         self.0.get(&(name::folded(topic), name::folded(name)))
+    }
+
+    /// Returns the sums of a topic together with its event subscriptions.
+    pub(super) fn of_topic(&self, topic: &str) -> Flow {
+        let topic = name::folded(topic);
+        let mut sum = Flow::default();
+        let own = self.0.iter().filter(|((of, _), _)| *of == topic);
+        own.for_each(|(_, flow)| add(&mut sum, flow));
+        sum
     }
 }
 
@@ -199,16 +214,15 @@ impl Shared {
         Ok(Traffic { kept_from, ..Traffic::of(entries, times, since.step, answer.gaps()) })
     }
 
-    /// Reads the sums of each event subscription, or of each topic, since then.
+    /// Reads the sums of each topic and of each event subscription since then.
     pub(super) async fn totals(
         &self,
         topic: Option<&str>,
-        by: By,
         since: Since,
         now: Timestamp,
     ) -> anyhow::Result<Totals> {
         let scope = Scope { topic, name: None };
-        let answer = self.series(scope, (since, now), (by, Some(true))).await?;
+        let answer = self.series(scope, (since, now), (By::EventSubscription, Some(true))).await?;
         let owner = |entry: &SeriesEntry| {
             let of = |name: &Option<String>| name.as_deref().map(name::folded).unwrap_or_default();
             ((of(&entry.topic), of(&entry.event_subscription)), flow(entry))
@@ -368,8 +382,27 @@ impl Traffic {
         Bars::of(label, series, self.begins, self.step)
     }
 
+    /// Draws series of it as bars, with a table of the same in longer steps. A mark is a time.
+    pub(super) fn figure(
+        &self,
+        (title, label): (&str, &str),
+        beside: Option<Markup>,
+        series: fn(&Self) -> Vec<Series>,
+        mark: Option<Timestamp>,
+    ) -> Markup {
+        let coarse = self.in_rows();
+        let (fine, rows) = (series(self), series(&coarse));
+        let mut bars = self.bars(label, &fine);
+        let steps = |ms: i64| ms as f64 / self.step.as_millis() as f64;
+        bars.mark = mark.map(|at| steps(at.as_millis() - self.begins.as_millis()));
+        let table = coarse.bars(label, &rows).table();
+        let body =
+            html! { @if beside.is_some() { (bars.legend()) } (bars.picture()) (self.gaps()) };
+        kit::figure(title, beside.unwrap_or_else(|| bars.legend()), body, table)
+    }
+
     /// Tells what is not in it.
-    pub(super) fn gaps(&self) -> Markup {
+    fn gaps(&self) -> Markup {
         html! { @for gap in &self.gaps { p.sm.m { (visible(gap)) } } }
     }
 
@@ -400,13 +433,18 @@ impl Traffic {
     }
 
     /// Returns delivered events and failed attempts, for bars.
-    pub(super) fn attempts(&self) -> [Series; 2] {
+    pub(super) fn attempts(&self) -> Vec<Series> {
         let delivered = self.each(|flow| flow.account.delivered);
         let failed = self.each(|flow| sum(&flow.failed));
-        [
+        vec![
             Series::of(Kind::Ok, "Delivered events", delivered),
             Series::of(Kind::Bad, "Failed attempts", failed),
         ]
+    }
+
+    /// Returns the same in the longer steps of a picture's table.
+    pub(super) fn in_rows(&self) -> Self {
+        self.coarser(TABLE_ROWS)
     }
 
     /// Puts so many steps together that at most `most` are left.
@@ -452,6 +490,46 @@ pub(super) fn delivered_tile(traffic: &Traffic) -> Markup {
     kit::tile(Kind::Ok, "Delivered", value, note, spark)
 }
 
+/// What came and has not ended by these healths, which may not be all, and how much of it was attempted.
+pub(super) fn waiting_tile(
+    url: &str,
+    healths: &[&Health],
+    is_whole: bool,
+    traffic: Option<&Traffic>,
+) -> Markup {
+    let waiting: Option<u64> = healths.iter().map(|health| health.waiting_events).sum();
+    let failed = healths.iter().map(|health| health.waiting_deliveries.count as u64).sum();
+    let is_counted = is_whole && healths.iter().all(|health| health.waiting_deliveries.is_complete);
+    let value = match waiting {
+        Some(events) if is_whole => number(events),
+        Some(events) => format!("> {}", number(events)),
+        None => "not known".to_owned(),
+    };
+    let note = html! {
+        @if !is_counted { "more than " }
+        (text::counted(failed, "delivery has failed", "deliveries have failed"))
+    };
+    let spark = traffic.map(|traffic| traffic.waiting_spark(waiting)).unwrap_or_default();
+    let kind = if waiting == Some(0) { Kind::Off } else { Kind::Warn };
+    kit::tile_to(url, kind, "Waiting", value, note, spark)
+}
+
+/// What ended undelivered, each with the page about it. What is lost has a tile if there is any, or such a page.
+pub(super) fn ended_tiles(letters: &str, lost: &str, traffic: &Traffic) -> Markup {
+    let dropped = |flow: &Flow| sum(&flow.account.dropped);
+    html! {
+        (counted_tile(letters, Some(Kind::Dead), "Dead-lettered", traffic, |flow| sum(&flow.account.dead_lettered)))
+        @if !lost.is_empty() || dropped(&traffic.total) > 0 {
+            (counted_tile(lost, Some(Kind::Bad), "Lost", traffic, dropped))
+        }
+    }
+}
+
+/// Shows a count that may be nothing.
+pub(super) fn or_none(count: u64) -> Markup {
+    html! { @if count == 0 { "–" } @else { (number(count)) } }
+}
+
 /// The time from publish to delivery: percentiles are bounds.
 pub(super) fn latency_tile(traffic: &Traffic) -> Markup {
     let latencies = &traffic.total.account.latencies;
@@ -462,9 +540,8 @@ pub(super) fn latency_tile(traffic: &Traffic) -> Markup {
 
 /// Bars of what became of events, and failed attempts by answer.
 pub(super) fn charts(whose: &str, traffic: &Traffic) -> Markup {
-    let series = traffic.fates();
-    let label = format!("What became of events {whose}");
-    let bars = traffic.bars(&label, &series);
+    let title = "What became of events";
+    let label = format!("{title} {whose}");
     let failed = &traffic.total.failed;
     let row =
         |(outcome, count): (&String, &u64)| (Kind::Warn, text::outcome(outcome), *count, None);
@@ -473,8 +550,7 @@ pub(super) fn charts(whose: &str, traffic: &Traffic) -> Markup {
     let in_all = html! { span.sm.m { (number(sum(failed))) " in all" } };
     html! {
         div.g.g21 {
-            (kit::figure("What became of events", bars.legend(), html! { (bars.picture()) (traffic.gaps()) },
-                bars.table()))
+            (traffic.figure((title, &label), None, Traffic::fates, None))
             (kit::card("Failed attempts by answer", in_all, html! {
                 @if rows.is_empty() { p.m { "No attempt has failed." } } @else { (chart::breakdown(&rows)) }
             }))

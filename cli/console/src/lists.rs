@@ -1,0 +1,119 @@
+//! Lists of many topics, read a few at the same time and up to a limit: a page must not take minutes.
+
+use futures::{StreamExt, stream};
+use gridpost_api::health::{Health, NamedHealth};
+use gridpost_core::ledger::Account;
+use gridpost_ops::lookup::if_there;
+
+use super::Shared;
+use super::standing::Standing;
+use super::traffic::Totals;
+use super::urls::subscription_url;
+
+/// Topics whose names are read, about.
+const TOPICS_MAX: usize = 1_000;
+
+/// Event subscriptions after which no further topic is looked at.
+pub(super) const LOOKED_AT_MAX: usize = 1_000;
+
+/// Lists that are read at the same time.
+pub(super) const AT_ONCE: usize = 4;
+
+/// The lists of some topics.
+pub(super) struct Lists<T> {
+    pub(super) read: Vec<(String, Vec<T>)>,
+    pub(super) unread: Vec<(String, anyhow::Error)>,
+    /// Topics that were not looked at.
+    pub(super) left: Vec<String>,
+}
+
+/// Reads a list of each of these topics, until `most` things are read. One that is gone by now has nothing.
+pub(super) async fn lists<T, F>(
+    topics: Vec<String>,
+    most: usize,
+    list: impl Fn(String) -> F,
+) -> Lists<T>
+where
+    F: Future<Output = (String, anyhow::Result<Vec<T>>)>,
+{
+    let mut lists = Lists { read: Vec::new(), unread: Vec::new(), left: topics.clone() };
+    let mut answers = std::pin::pin!(stream::iter(topics).map(list).buffered(AT_ONCE));
+    let mut count = 0;
+    while count < most
+        && let Some((topic, answer)) = answers.next().await
+    {
+        lists.left.remove(0);
+        match if_there(answer) {
+            Ok(found) => {
+                let found = found.unwrap_or_default();
+                count += found.len();
+                lists.read.push((topic, found));
+            }
+            Err(error) => lists.unread.push((topic, error)),
+        }
+    }
+    lists
+}
+
+/// An event subscription with its endpoint's health, and what was counted of it lately.
+#[derive(Clone, Debug)]
+pub(super) struct One {
+    pub(super) topic: String,
+    pub(super) name: String,
+    pub(super) health: Health,
+    pub(super) counted: Option<Account>,
+}
+
+impl One {
+    pub(super) fn standing(&self) -> Standing {
+        Standing::of(&self.health, self.counted.as_ref())
+    }
+
+    pub(super) fn url(&self) -> String {
+        subscription_url(&self.topic, &self.name, "")
+    }
+
+    /// Returns how many events wait; where only those are known that have failed, these.
+    pub(super) fn waiting(&self) -> u64 {
+        let failed = self.health.waiting_deliveries.count as u64;
+        self.health.waiting_events.unwrap_or(failed)
+    }
+}
+
+impl Shared {
+    /// Reads the names of the first topics, and whether these are all.
+    pub(super) async fn topic_names(&self) -> anyhow::Result<(Vec<String>, bool)> {
+        let (mut names, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.api.topics_page(after.as_deref()).await?;
+            names.extend(page.items.into_iter().map(|topic| topic.name));
+            after = page.next;
+            if after.is_none() || names.len() >= TOPICS_MAX {
+                return Ok((names, after.is_none()));
+            }
+        }
+    }
+
+    /// Reads the healths of the event subscriptions of these topics.
+    pub(super) async fn healths(&self, topics: Vec<String>) -> Lists<NamedHealth> {
+        let api = &self.api;
+        let of_topic = async |topic: String| {
+            let found = api.healths(&topic).await;
+            (topic, found)
+        };
+        lists(topics, LOOKED_AT_MAX, of_topic).await
+    }
+}
+
+/// Returns the event subscriptions of those lists, with what was counted.
+pub(super) fn ones(read: Vec<(String, Vec<NamedHealth>)>, totals: Option<&Totals>) -> Vec<One> {
+    let of_topic = |(topic, healths): (String, Vec<NamedHealth>)| {
+        let one = move |NamedHealth { name, health }| {
+            let counted = totals.and_then(|totals| totals.of(&topic, &name));
+            let counted = counted.map(|flow| flow.account.clone());
+            One { topic: topic.clone(), name, health, counted }
+        };
+        healths.into_iter().map(one)
+    };
+    read.into_iter().flat_map(of_topic).collect()
+}
