@@ -11,6 +11,9 @@ import { LETTERS } from "./world.mjs";
 /** The largest size of a page with everything that it loads. */
 const BYTES_MAX = 100_000;
 
+/** More event subscriptions than a page of a topic has. */
+const MANY = 44;
+
 const BUSY = "/topics/pages/subscriptions/busy";
 const REFUSED = "/topics/pages/subscriptions/refused";
 
@@ -161,6 +164,24 @@ export function pages(ground) {
       session.fine();
     });
     context.diagnostic(`the heaviest page has ${most} bytes with all that it loads`);
+  });
+
+  test("a topic's event subscriptions come a page at a time, those in trouble first", async () => {
+    const { world } = ground;
+    const many = Array.from({ length: MANY }, (_, at) => [`fine-${at}`, { path: "/crowd" }]);
+    await world.topic("crowd", Object.fromEntries([...many, ["in-trouble", { status: 503 }]]));
+    await world.publish("crowd", { id: "crowd-1" });
+    const page = await session.shows("/topics/crowd", `1 of ${MANY + 1} need attention`);
+    assert.equal(await page.locator("#table-event-subscriptions tbody a").first().innerText(), "in-trouble");
+    assert.ok(await weight(session, "/topics/crowd") <= BYTES_MAX);
+    await page.getByText("Java", { exact: true }).click();
+    await page.getByText("buildEventGridEventPublisherClient").waitFor();
+    await session.click("Next page", "link");
+    await session.says(`41 to ${MANY + 1} of ${MANY + 1}`);
+    await accessible(page);
+    await session.go("/topics");
+    const row = page.getByRole("row").filter({ hasText: "crowd" });
+    await row.getByText(`1 of ${MANY + 1} event subscriptions`).waitFor();
   });
 
   test("what is wrong for a screen reader is found", async () => await findsWrongs(ground.browser));

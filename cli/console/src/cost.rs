@@ -138,10 +138,7 @@ struct Sizes {
 async fn sizes(app: &App) -> anyhow::Result<Sizes> {
     let (names, is_whole) = app.topic_names().await?;
     let topics = names.len() as u64;
-    let of_topic = async |topic: String| {
-        let found = app.api.subscriptions(&topic).await;
-        (topic, found)
-    };
+    let of_topic = async |topic: String| app.api.subscriptions(&topic).await;
     let Lists { read, unread, left } = lists(names, SUBSCRIPTIONS_MAX, of_topic).await;
     if let Some((_, error)) = unread.into_iter().next() {
         return Err(error);

@@ -160,10 +160,7 @@ pub(super) async fn all(State(app): State<App>, Query(look): Query<Look>) -> Ans
 /// Lists the event subscriptions of these topics that have a place for dead letters, of the first
 /// topics at least.
 async fn places(app: &App, names: Vec<String>) -> Markup {
-    let of_topic = async |topic: String| {
-        let found = app.api.subscriptions(&topic).await;
-        (topic, found)
-    };
+    let of_topic = async |topic: String| app.api.subscriptions(&topic).await;
     let Lists { read, unread, left } = lists(names, LOOKED_AT_MAX, of_topic).await;
     let all = read.iter().flat_map(|(topic, found)| found.iter().map(move |one| (topic, one)));
     let placed = all.filter_map(|(topic, one)| Some((topic, &one.name, bucket(one)?)));

@@ -49,6 +49,7 @@ mod tail;
 #[cfg(test)]
 mod tests;
 mod text;
+mod tiles;
 mod topics;
 mod traffic;
 mod urls;

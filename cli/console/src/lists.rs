@@ -34,16 +34,20 @@ pub(super) async fn lists<T, F>(
     list: impl Fn(String) -> F,
 ) -> Lists<T>
 where
-    F: Future<Output = (String, anyhow::Result<Vec<T>>)>,
+    F: Future<Output = anyhow::Result<Vec<T>>>,
 {
+    let of_topic = |topic: String| {
+        let answer = list(topic.clone());
+        async move { (topic, if_there(answer.await)) }
+    };
     let mut lists = Lists { read: Vec::new(), unread: Vec::new(), left: topics.clone() };
-    let mut answers = std::pin::pin!(stream::iter(topics).map(list).buffered(AT_ONCE));
+    let mut answers = std::pin::pin!(stream::iter(topics).map(of_topic).buffered(AT_ONCE));
     let mut count = 0;
     while count < most
         && let Some((topic, answer)) = answers.next().await
     {
         lists.left.remove(0);
-        match if_there(answer) {
+        match answer {
             Ok(found) => {
                 let found = found.unwrap_or_default();
                 count += found.len();
@@ -96,12 +100,7 @@ impl Shared {
 
     /// Reads the healths of the event subscriptions of these topics.
     pub(super) async fn healths(&self, topics: Vec<String>) -> Lists<NamedHealth> {
-        let api = &self.api;
-        let of_topic = async |topic: String| {
-            let found = api.healths(&topic).await;
-            (topic, found)
-        };
-        lists(topics, LOOKED_AT_MAX, of_topic).await
+        lists(topics, LOOKED_AT_MAX, async |topic| self.api.healths(&topic).await).await
     }
 }
 

@@ -23,7 +23,8 @@ use super::page::{self, Frame, Head, Tab, live_part};
 use super::standing::{self, Standing};
 use super::subscription::remedy;
 use super::text::{self, number, visible};
-use super::traffic::{self, Scope, Since, SinceQuery, Traffic, sum};
+use super::tiles;
+use super::traffic::{Scope, Since, SinceQuery, Traffic, sum};
 use super::urls::{subscription_url, with_query};
 
 /// Rows of those that need attention, and healthy ones that are named: a page has a size.
@@ -120,8 +121,8 @@ async fn body(app: &App, since: Since, now: Timestamp, is_again: bool) -> Markup
             @if is_empty { (first_steps(seen.topics)) }
             @else { (unread(&seen)) (verdict(&worst, seen.unread.is_empty())) }
         }))
-        (live_part("tiles", &html! { @if !is_empty { (tiles(traffic.as_ref(), &seen)) } }))
-        (live_part("charts", &html! { @if let Some(traffic) = &traffic { (traffic::charts("of all topics", traffic)) } }))
+        (live_part("tiles", &html! { @if !is_empty { (numbers(traffic.as_ref(), &seen)) } }))
+        (live_part("charts", &html! { @if let Some(traffic) = &traffic { (tiles::charts("of all topics", traffic)) } }))
         (live_part("attention", &html! {
             @if !worst.is_empty() { (needs_attention(app, &worst, &details, seen.all.len(), since)) }
             (healthy(&seen))
@@ -183,15 +184,10 @@ fn verdict(worst: &[&One], is_whole: bool) -> Markup {
         let told = is_whole.then(|| kit::note(Kind::Ok, title, "No endpoint is in trouble.", ""));
         return told.unwrap_or_default();
     };
-    let kinds: Vec<_> = worst.iter().map(|one| one.standing().kind()).collect();
-    let kind = match first.standing().kind() {
-        _ if kinds.contains(&Kind::Bad) => Kind::Bad,
-        _ if kinds.iter().any(|kind| matches!(kind, Kind::Warn | Kind::Dead)) => Kind::Warn,
-        other => other,
-    };
-    let title = match kind {
-        Kind::Bad | Kind::Warn => "Not everything is being delivered",
-        _ => "What is not held back is being delivered",
+    let (kind, title) = match first.standing().kind() {
+        Kind::Bad => (Kind::Bad, "Not everything is being delivered"),
+        Kind::Warn | Kind::Dead => (Kind::Warn, "Not everything is being delivered"),
+        other => (other, "What is not held back is being delivered"),
     };
     let sentence = |one: &One| {
         let held = text::counted(one.waiting(), "event", "events");
@@ -224,19 +220,19 @@ fn verdict(worst: &[&One], is_whole: bool) -> Markup {
     kit::note(kind, title, told, look)
 }
 
-fn tiles(traffic: Option<&Traffic>, seen: &Seen) -> Markup {
+fn numbers(traffic: Option<&Traffic>, seen: &Seen) -> Markup {
     let is_whole = seen.is_complete && seen.unread.iter().all(|one| one.what == JOURNAL);
     let healths: Vec<_> = seen.all.iter().map(|one| &one.health).collect();
     html! {
         div.g.gt {
             @if let Some(traffic) = traffic {
-                (traffic::counted_tile("/ledger", None, "Accepted", traffic, |flow| flow.accepted))
-                (traffic::delivered_tile(traffic))
+                (tiles::counted_tile("/ledger", None, "Accepted", traffic, |flow| flow.accepted))
+                (tiles::delivered_tile(traffic))
             }
-            (traffic::waiting_tile("/waiting", &healths, is_whole, traffic))
+            (tiles::waiting_tile("/waiting", &healths, is_whole, traffic))
             @if let Some(traffic) = traffic {
-                (traffic::ended_tiles("/dead-letters", "/ledger", traffic))
-                (traffic::latency_tile(traffic))
+                (tiles::ended_tiles("/dead-letters", "/ledger", traffic))
+                (tiles::latency_tile(traffic))
             }
         }
     }
@@ -275,19 +271,11 @@ fn needs_attention(
     let row = |(at, one): (usize, &&One)| attention_row(app, one, details.get(at));
     let rows: Vec<_> = worst.iter().take(ATTENTION_MAX).enumerate().map(row).collect();
     let beside = html! { span.sm.m { (worst.len()) " of " (number(of as u64)) ", those that lose events first" } };
-    let head = [
-        ("Event subscription", ""),
-        ("State", ""),
-        ("Why", "gr"),
-        ("New events", "nw"),
-        ("Waiting", "n"),
-        ("Dead letters", "n"),
-        (since.name, "hide"),
-        ("", "n"),
-    ];
-    // A console that only reads has no actions.
-    let head = if app.may_change() { &head[..] } else { &head[..head.len() - 1] };
     let body = html! {
+        @let head = [("Event subscription", ""), ("State", ""), ("Why", "gr"), ("New events", "nw"),
+            ("Waiting", "n"), ("Dead letters", "n"), (since.name, "hide"), ("", "")];
+        // A console that only reads has no actions.
+        @let head = if app.may_change() { &head[..] } else { &head[..head.len() - 1] };
         (kit::table("Event subscriptions that need attention", head, &rows))
         @if worst.len() > ATTENTION_MAX {
             p.in.m { (worst.len() - ATTENTION_MAX) " more: " a href="/topics" { "topics" } " list them." }
@@ -313,7 +301,7 @@ fn attention_row(app: &App, one: &One, detail: Option<&Detail>) -> Vec<Markup> {
         html! { (one.standing().pill()) span.cut.sm.m { (standing::since(health)) } },
         html! { (standing::why(health, counted.as_ref())) (cut("mono", said)) },
         standing::effect(health),
-        traffic::or_none(one.waiting()),
+        tiles::or_none(one.waiting()),
         html! {
             @if letters > 0 { a href=(subscription_url(topic, name, "/dead-letters")) { (number(letters)) } }
             @if lost > 0 { span.t-bad { " " (number(lost)) " lost" } }
@@ -364,7 +352,7 @@ fn equation(traffic: &Traffic, since: Since) -> Markup {
             "Matched " (number(account.matched)) ", redriven " (number(account.redriven)) "; delivered "
             (number(account.delivered)) ", dead-lettered " (number(letters)) ", lost " (number(lost)) "."
         }
-        (traffic::share(account))
+        (tiles::share(account))
     };
     kit::card("The ledger", html! { a.sm href=(url) { "Open the ledger" } }, body)
 }

@@ -21,27 +21,43 @@ const GROUPS: [Group; 5] = [
     ("Delivery", |settings| take(settings, "eventDeliverySchema"), &[]),
 ];
 
+/// The group of the filter, what it says where that is empty, and how much of it a list shows, in characters.
+const FILTER: usize = 1;
+const ALL_EVENTS: &str = "all events";
+const FILTER_MAX: usize = 80;
+
 /// Lists them, with the times of the event subscription.
 pub(super) fn list(document: &EventSubscription) -> Markup {
     let mut settings = Document::of(document);
-    let first = GROUPS.map(|(_, first, _)| first(&mut settings));
+    let group = |(at, (name, first, _)): (usize, Group)| {
+        let first = Some(first(&mut settings)).filter(|first| !first.is_empty());
+        let mut lines: Vec<_> = first.into_iter().chain(lines_of(at, &settings)).collect();
+        if lines.is_empty() {
+            lines.push(ALL_EVENTS.to_owned());
+        }
+        (name, html! { @for line in &lines { span.line { (text::time_or_text(line)) } } })
+    };
+    let mut rows: Vec<_> = GROUPS.into_iter().enumerate().map(group).collect();
+    rows.push(("Created", text::time(document.system_data.created_at)));
+    rows.push(("Last changed", text::time(document.system_data.last_modified_at)));
+    kit::kv(&rows)
+}
+
+/// Says in a few words which events it wants.
+pub(super) fn filter(document: &EventSubscription) -> String {
+    let lines = lines_of(FILTER, &Document::of(document)).join("; ");
+    let short: String = lines.replace("Event types: ", "").chars().take(FILTER_MAX).collect();
+    if short.is_empty() { ALL_EVENTS.to_owned() } else { short }
+}
+
+/// Returns the lines of a group.
+fn lines_of(group: usize, settings: &Document) -> Vec<String> {
     let group_of = |setting: &Setting| {
         let top = setting.path.split('.').next().unwrap_or_default();
         GROUPS.iter().position(|(.., own)| own.contains(&top)).unwrap_or(GROUPS.len() - 1)
     };
-    let group = |(at, first): (usize, String)| {
-        let own = SETTINGS.iter().filter(|one| one.list().is_none() && group_of(one) == at);
-        let mut lines: Vec<_> = own.flat_map(|one| lines(one, &settings)).collect();
-        lines.splice(0..0, Some(first).filter(|first| !first.is_empty()));
-        if lines.is_empty() && GROUPS[at].0 == "Filter" {
-            lines.push("all events".to_owned());
-        }
-        (GROUPS[at].0, html! { @for line in &lines { span.line { (text::time_or_text(line)) } } })
-    };
-    let mut rows: Vec<_> = first.into_iter().enumerate().map(group).collect();
-    rows.push(("Created", text::time(document.system_data.created_at)));
-    rows.push(("Last changed", text::time(document.system_data.last_modified_at)));
-    kit::kv(&rows)
+    let own = SETTINGS.iter().filter(|one| one.list().is_none() && group_of(one) == group);
+    own.flat_map(|one| lines(one, settings)).collect()
 }
 
 /// Says what a setting is, in a line for each row; nothing where it is not set, or as it is by default.

@@ -2,109 +2,79 @@
 
 use gridpost_api::topic::Topic;
 use gridpost_core::topic::{InputSchema, Kind};
-use gridpost_ops::{output::word, publish::input_schema};
+use gridpost_ops::{
+    output::word,
+    publish::{content_type, input_schema},
+};
 use maud::{Markup, html};
 
 use super::kit;
 use super::publish::sample;
 
-/// Programs by language: the whole with places for what depends on the schema, and these parts for
-/// EventGridSchema, CloudEventSchemaV1_0 and CustomEventSchema.
-type Snippet = (&'static str, &'static str, [[&'static str; 2]; 3]);
-
-const SDKS: [Snippet; 3] = [
-    (
-        "Python",
-        "import os
+const PYTHON: &str = r#"import os
 from azure.core.credentials import AzureKeyCredential
-#1
+from azure.eventgrid import EventGridPublisherClient
 
-client = EventGridPublisherClient(\"#URL\", AzureKeyCredential(os.environ[\"KEY\"]))
-client.send(#2)",
-        [
-            [
-                "from azure.eventgrid import EventGridEvent, EventGridPublisherClient",
-                "EventGridEvent(
-    event_type=\"Order.Placed\", subject=\"orders/1\", data={\"total\": 129.9}, data_version=\"1.0\")",
-            ],
-            [
-                "from azure.core.messaging import CloudEvent
-from azure.eventgrid import EventGridPublisherClient",
-                "CloudEvent(type=\"Order.Placed\", source=\"/shop\", subject=\"orders/1\", data={\"total\": 129.9})",
-            ],
-            ["from azure.eventgrid import EventGridPublisherClient", "{\"orderId\": 1, \"total\": 129.9}"],
-        ],
-    ),
-    (
-        ".NET",
-        "using Azure;
-using #1;
+client = EventGridPublisherClient("ENDPOINT", AzureKeyCredential(os.environ["KEY"]))
+client.send(EVENT)"#;
 
-var key = new AzureKeyCredential(Environment.GetEnvironmentVariable(\"KEY\"));
-var client = new EventGridPublisherClient(new Uri(\"#URL\"), key);
-await client.SendEventAsync(#2);",
-        [
-            [
-                "Azure.Messaging.EventGrid",
-                "new EventGridEvent(\"orders/1\", \"Order.Placed\", \"1.0\", new { total = 129.9 })",
-            ],
-            [
-                "Azure.Messaging;
-using Azure.Messaging.EventGrid",
-                "new CloudEvent(\"/shop\", \"Order.Placed\", new { total = 129.9 })",
-            ],
-            [
-                "Azure.Messaging.EventGrid",
-                "BinaryData.FromObjectAsJson(new { orderId = 1, total = 129.9 })",
-            ],
+const DOTNET: &str = r#"using Azure;
+using Azure.Messaging;
+using Azure.Messaging.EventGrid;
+
+var key = new AzureKeyCredential(Environment.GetEnvironmentVariable("KEY"));
+var client = new EventGridPublisherClient(new Uri("ENDPOINT"), key);
+await client.SendEventAsync(EVENT);"#;
+
+const JAVA: &str = r#"var client = new EventGridPublisherClientBuilder().endpoint("ENDPOINT")
+    .credential(new AzureKeyCredential(System.getenv("KEY"))).buildKINDPublisherClient();
+client.sendEvent(EVENT);"#;
+
+/// The names in Java, and the events in .NET and Java, of a schema.
+fn events(schema: InputSchema) -> [&'static str; 3] {
+    match schema {
+        InputSchema::EventGridSchema => [
+            "EventGridEvent",
+            r#"new EventGridEvent("orders/1", "Order.Placed", "1.0", new { total = 129.9 })"#,
+            r#"new EventGridEvent(
+    "orders/1", "Order.Placed", BinaryData.fromObject(Map.of("total", 129.9)), "1.0")"#,
         ],
-    ),
-    (
-        "Java",
-        "var client = new EventGridPublisherClientBuilder().endpoint(\"#URL\")
-    .credential(new AzureKeyCredential(System.getenv(\"KEY\"))).#1();
-client.sendEvent(#2);",
-        [
-            [
-                "buildEventGridEventPublisherClient",
-                "new EventGridEvent(
-    \"orders/1\", \"Order.Placed\", BinaryData.fromObject(Map.of(\"total\", 129.9)), \"1.0\")",
-            ],
-            [
-                "buildCloudEventPublisherClient",
-                "new CloudEvent(\"/shop\", \"Order.Placed\",
-    BinaryData.fromObject(Map.of(\"total\", 129.9)), CloudEventDataFormat.JSON, \"application/json\")",
-            ],
-            [
-                "buildCustomEventPublisherClient",
-                "BinaryData.fromObject(Map.of(\"orderId\", 1, \"total\", 129.9))",
-            ],
+        InputSchema::CloudEventSchemaV1_0 => [
+            "CloudEvent",
+            r#"new CloudEvent("/shop", "Order.Placed", new { total = 129.9 })"#,
+            r#"new CloudEvent("/shop", "Order.Placed",
+    BinaryData.fromObject(Map.of("total", 129.9)), CloudEventDataFormat.JSON, "application/json")"#,
         ],
-    ),
-];
+        InputSchema::CustomEventSchema => [
+            "CustomEvent",
+            "BinaryData.FromObjectAsJson(new { orderId = 1, total = 129.9 })",
+            r#"BinaryData.fromObject(Map.of("orderId", 1, "total", 129.9))"#,
+        ],
+    }
+}
 
 /// Shows a publish to the topic in several languages.
 pub(super) fn card(topic: &Topic) -> Markup {
-    let (schema, endpoint) = (input_schema(topic), &topic.properties.endpoint);
-    let content_type = gridpost_ops::publish::content_type(schema, b"[");
+    let (schema, endpoint, event) =
+        (input_schema(topic), &topic.properties.endpoint, sample(topic));
+    let [kind, dotnet, java] = events(schema);
     let curl = format!(
-        "curl {} -H \"aeg-sas-key: $KEY\" -H \"content-type: {content_type}\" \\\n  -d '[{}]'",
+        "curl {} -H \"aeg-sas-key: $KEY\" \\\n  -H \"content-type: {}\" -d '[{event}]'",
         word(endpoint),
-        sample(topic)
+        content_type(schema, b"[").split(';').next().unwrap_or_default(),
     );
-    let of = match schema {
-        InputSchema::EventGridSchema => 0,
-        InputSchema::CloudEventSchemaV1_0 => 1,
-        InputSchema::CustomEventSchema => 2,
+    let sdks = [
+        ("Python", PYTHON, event.replace("true", "True")),
+        (".NET", DOTNET, dotnet.to_owned()),
+        ("Java", JAVA, java.to_owned()),
+    ];
+    let program = |(language, text, event): (_, &str, String)| {
+        let text = text.replace("ENDPOINT", endpoint).replace("KIND", kind);
+        (language, text.replace("EVENT", &event))
     };
-    let program = |(language, text, parts): Snippet| {
-        let [first, second] = parts[of];
-        (language, text.replace("#URL", endpoint).replace("#1", first).replace("#2", second))
-    };
-    // Event Grid's SDKs have clients of their own for namespace topics.
-    let sdks = if topic.kind == Kind::Namespace { &[][..] } else { &SDKS };
-    let all: Vec<_> =
-        [("curl", curl)].into_iter().chain(sdks.iter().copied().map(program)).collect();
+    // The SDKs have clients of their own for namespace topics.
+    let sdks = sdks.into_iter().filter(|_| topic.kind != Kind::Namespace).map(program);
+    let all: Vec<_> = [("curl", curl)].into_iter().chain(sdks).collect();
     let body = html! {
         @for (language, text) in &all {
             // One is open at a time.

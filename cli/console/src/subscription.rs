@@ -27,7 +27,8 @@ use super::kit::{self, Icon};
 use super::page::{Frame, Head, Names, Tab, live_part};
 use super::standing::{self, Standing};
 use super::text::{self, number, visible};
-use super::traffic::{self, Scope, Since, SinceQuery, Traffic, sum};
+use super::tiles;
+use super::traffic::{Scope, Since, SinceQuery, Traffic, sum};
 use super::urls::{self, subscription_url, with_query};
 use super::{App, attempts, retry, settings};
 
@@ -76,7 +77,7 @@ async fn of_subscription(
         }
         (live_part("health", &html! {
             @match &health {
-                Ok(health) => { (state_note(health, counted, now)) (tiles(&url, health, traffic.as_ref().ok(), now)) }
+                Ok(health) => { (state_note(health, counted, now)) (numbers(&url, health, traffic.as_ref().ok(), now)) }
                 Err(error) => { (failure::problem("The endpoint's health could not be read.", error)) }
             }
         }))
@@ -220,13 +221,13 @@ pub(super) fn state_note(health: &Health, counted: Option<&Account>, now: Timest
     kit::note(kind, title, told, "")
 }
 
-fn tiles(url: &str, health: &Health, traffic: Option<&Traffic>, now: Timestamp) -> Markup {
+fn numbers(url: &str, health: &Health, traffic: Option<&Traffic>, now: Timestamp) -> Markup {
     let oldest = health.waiting_deliveries.oldest_publish_time;
     let step =
         health.delayed_delivery.map(|delayed| format!("delayed delivery, step {}", delayed.step));
     html! {
         div.g.gt {
-            (traffic::waiting_tile(&format!("{url}/deliveries"), &[health], true, traffic))
+            (tiles::waiting_tile(&format!("{url}/deliveries"), &[health], true, traffic))
             @if let Some(oldest) = oldest {
                 (kit::tile(None, "Oldest retrying", text::ago(oldest.0, now),
                     html! { "published " (text::clock(oldest)) }, ""))
@@ -234,8 +235,8 @@ fn tiles(url: &str, health: &Health, traffic: Option<&Traffic>, now: Timestamp) 
             @let failures = number(health.failures_in_row.into());
             (kit::tile(None, "Failures in a row", failures, "delivery is delayed after 10", ""))
             @if let Some(traffic) = traffic {
-                (traffic::delivered_tile(traffic))
-                (traffic::ended_tiles(&format!("{url}/dead-letters"), "", traffic))
+                (tiles::delivered_tile(traffic))
+                (tiles::ended_tiles(&format!("{url}/dead-letters"), "", traffic))
             }
             @if let Some(probe) = health.next_probe {
                 @let due = format!("in {}", text::ago(now, probe.not_before.0));

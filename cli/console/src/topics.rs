@@ -7,11 +7,12 @@ use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use gridpost_api::{
-    health::{Health, NamedHealth},
-    subscription::{EventSubscription, Filter},
+    health::NamedHealth,
+    subscription::EventSubscription,
     topic::{AccessKey, Keys, Topic},
 };
 use gridpost_core::journal::Flow;
+use gridpost_core::ledger::Account;
 use gridpost_ops::{failure::Misuse, output::word, subscription::show, target::replace_key};
 use maud::{Markup, html};
 
@@ -25,12 +26,10 @@ use super::lists::{Lists, One, ones};
 use super::page::{self, Frame, Head, Tab, live_part};
 use super::standing::{self, Standing};
 use super::text::{self, number, visible};
-use super::traffic::{
-    Scope, Since, SinceQuery, Totals, Traffic, charts, counted_tile, ended_tiles, latency_tile,
-    or_none, share, sum, waiting_tile,
-};
+use super::tiles::{charts, counted_tile, ended_tiles, latency_tile, or_none, share, waiting_tile};
+use super::traffic::{Scope, Since, SinceQuery, Totals, Traffic, sum};
 use super::urls::{self, subscription_url, topic_url, with_query};
-use super::{create_topic, edit_topic, publish, snippets, subscribe};
+use super::{create_topic, edit_topic, publish, settings, snippets, subscribe};
 
 /// Event subscriptions of a topic on a page.
 const ROWS: usize = 40;
@@ -93,21 +92,14 @@ async fn table(app: &App, topics: &[Topic], since: Since) -> Markup {
     };
     let rows: Vec<_> = topics.iter().map(row).collect();
     let outcome = format!("Outcome, {}", since.name);
-    let head = [
-        ("Topic", "gr"),
-        ("State", ""),
-        ("Accepted", "n"),
-        (&outcome, "share"),
-        ("Waiting", "n"),
-        ("Dead letters", "n"),
-        ("Lost", "n"),
-    ];
     html! {
         (refused)
         @if !unread.is_empty() {
             @let title = format!("The health of {} of these topics was not read", unread.len());
             (kit::note(Kind::Warn, &title, problem, ""))
         }
+        @let head = [("Topic", ""), ("State", ""), ("Accepted", "n"), (&outcome, "share"), ("Waiting", "n"),
+            ("Dead letters", "n"), ("Lost", "n")];
         (kit::flush("", "", kit::table("Topics", &head, &rows)))
     }
 }
@@ -156,16 +148,21 @@ async fn of_topic(app: &App, topic: &str, query: SinceQuery, keys: Option<&Keys>
         app.totals(Some(topic), since, now)
     );
     let (document, all) = (document?, all?);
+    let count = all.len();
     let (totals, refused) = counted(totals);
-    let listed = Listed { topic, healths: &healths, totals: totals.as_ref(), since };
+    let first = look.after.as_deref().and_then(|after| after.parse().ok()).unwrap_or(0);
+    let counts = (totals.as_ref(), since);
     let body = html! {
         (kit::done(look.done.as_deref()))
         (live_part("tiles", &html! {
             (refused)
-            @if let Ok(traffic) = &traffic { (tiles(traffic, all.len(), &healths)) }
+            @if let Ok(traffic) = &traffic { (tiles(traffic, count, &healths)) }
         }))
         (live_part("charts", &html! { @if let Ok(traffic) = &traffic { (charts(&format!("of {topic}"), traffic)) } }))
-        (live_part("subscriptions", &listed.show(all, look.after.as_deref())))
+        (live_part("subscriptions", &html! {
+            @if let Err(error) = &healths { (failure::problem("The health of the endpoints could not be read.", error)) }
+            (subscriptions(topic, all, first, &healths, counts))
+        }))
         div.g.g11 {
             (publishing(app, topic, &document, keys))
             (snippets::card(&document))
@@ -292,153 +289,82 @@ pub(super) async fn rotate_key(
     keys::or_alone(page, &key_rows(Some(&keys)))
 }
 
-/// The event subscriptions of a topic, with what is known of them.
-struct Listed<'a> {
-    topic: &'a str,
-    healths: &'a anyhow::Result<Vec<NamedHealth>>,
-    totals: Option<&'a Totals>,
-    since: Since,
+/// Lists the event subscriptions of a topic, those that need attention first; `first` is the number of those on
+/// earlier pages.
+fn subscriptions(
+    topic: &str,
+    mut all: Vec<EventSubscription>,
+    first: usize,
+    healths: &anyhow::Result<Vec<NamedHealth>>,
+    (totals, since): (Option<&Totals>, Since),
+) -> Markup {
+    let title = "Event subscriptions";
+    if all.is_empty() {
+        let command = format!(
+            "subscription create --topic {topic} --subscription first --endpoint https://example.com/hook"
+        );
+        let told = "An event subscription sends this topic's events to an endpoint.";
+        let none = kit::nothing(Icon::Topic, "No event subscription", told, "", &command);
+        return kit::flush(title, "", none);
+    }
+    let healths: Vec<_> = healths.as_ref().map_or(Vec::new(), Clone::clone);
+    let ones = ones(vec![(topic.to_owned(), healths)], totals);
+    let known: HashMap<_, _> = ones.iter().map(|one| (one.name.as_str(), one)).collect();
+    let standing = |name: &str| known.get(name).map_or(Standing::Healthy, |one| one.standing());
+    all.sort_by_cached_key(|one| standing(&one.name));
+    let troubled = ones.iter().filter(|one| one.standing() != Standing::Healthy).count();
+    let (count, first) = (all.len(), first.min(all.len()));
+    let last = count.min(first + ROWS);
+    let row = |one: &EventSubscription| {
+        let account = totals.map(|totals| {
+            totals.of(topic, &one.name).map(|flow| flow.account.clone()).unwrap_or_default()
+        });
+        row(topic, one, known.get(one.name.as_str()).copied(), account.as_ref())
+    };
+    let rows: Vec<_> = all[first..last].iter().map(row).collect();
+    let outcome = format!("Outcome, {}", since.name);
+    let beside = html! {
+        span.sm.m {
+            @if count > ROWS { (first + 1) " to " (last) " of " (count) "; " }
+            (troubled) " of " (count) " need attention"
+        }
+    };
+    let next = (last < count).then(|| last.to_string());
+    html! {
+        @let head = [("Event subscription", ""), ("State", ""), ("Filter", "gr"), ("Matched", "n"),
+            (&outcome, "share"), ("p95", "n nw"), ("Waiting", "n"), ("Dead letters", "n")];
+        (kit::flush(title, beside, kit::table(title, &head, &rows)))
+        (kit::next_page(&topic_url(topic), &[("since", since.value)], next.as_deref()))
+    }
 }
 
-impl Listed<'_> {
-    /// Lists those that need attention first; `after` is the number of those that earlier pages have.
-    fn show(&self, mut all: Vec<EventSubscription>, after: Option<&str>) -> Markup {
-        let Self { topic, since, .. } = *self;
-        let title = "Event subscriptions";
-        if all.is_empty() {
-            let command = format!(
-                "subscription create --topic {topic} --subscription first --endpoint https://example.com/hook"
-            );
-            let told = "An event subscription sends this topic's events to an endpoint.";
-            let none = kit::nothing(Icon::Topic, "No event subscription", told, "", &command);
-            return kit::flush(title, "", none);
-        }
-        let healths: HashMap<&str, &Health> =
-            self.healths.iter().flatten().map(|one| (one.name.as_str(), &one.health)).collect();
-        let flow =
-            |name: &str| self.totals.map(|it| it.of(topic, name).cloned().unwrap_or_default());
-        let standing = |name: &str| {
-            let health = healths.get(name)?;
-            Some(Standing::of(health, flow(name).as_ref().map(|flow| &flow.account)))
-        };
-        all.sort_by_cached_key(|one| standing(&one.name).unwrap_or(Standing::Healthy));
-        let troubled =
-            all.iter().filter(|one| !matches!(standing(&one.name), None | Some(Standing::Healthy)));
-        let (troubled, count) = (troubled.count(), all.len());
-        let first = after.and_then(|after| after.parse().ok()).unwrap_or(0).min(count);
-        let last = count.min(first + ROWS);
-        let row = |one: &EventSubscription| {
-            let health = healths.get(one.name.as_str()).copied();
-            self.row(one, health, flow(&one.name).as_ref())
-        };
-        let rows: Vec<_> = all[first..last].iter().map(row).collect();
-        let outcome = format!("Outcome, {}", since.name);
-        let head = [
-            ("Event subscription", ""),
-            ("State", ""),
-            ("Filter", "gr"),
-            ("Matched", "n"),
-            (&outcome, "share"),
-            ("p95", "n nw"),
-            ("Waiting", "n"),
-            ("Dead letters", "n"),
-        ];
-        let beside = html! {
-            span.sm.m {
-                @if count > ROWS { (first + 1) " to " (last) " of " (count) "; " }
-                @if troubled > 0 { (troubled) " of " (count) " need attention" } @else { "all are healthy" }
-            }
-        };
-        let next = (last < count).then(|| last.to_string());
+fn row(
+    topic: &str,
+    subscription: &EventSubscription,
+    known: Option<&One>,
+    account: Option<&Account>,
+) -> Vec<Markup> {
+    let name = &subscription.name;
+    let p95 = account.map(|account| text::bounds(&account.latencies));
+    let letters = account.map_or(0, |account| sum(&account.dead_lettered));
+    let why = known.map(|one| standing::why(&one.health, account)).unwrap_or_default();
+    vec![
         html! {
-            @if let Err(error) = self.healths {
-                (failure::problem("Their endpoints' health could not be read.", error))
-            }
-            (kit::flush(title, beside, kit::table(title, &head, &rows)))
-            (kit::next_page(&topic_url(topic), &[("since", since.value)], next.as_deref()))
-        }
-    }
-
-    fn row(
-        &self,
-        subscription: &EventSubscription,
-        health: Option<&Health>,
-        flow: Option<&Flow>,
-    ) -> Vec<Markup> {
-        let (topic, name) = (self.topic, &subscription.name);
-        let account = flow.map(|flow| &flow.account);
-        let p95 = account.map(|account| text::bounds(&account.latencies));
-        let letters = account.map_or(0, |account| sum(&account.dead_lettered));
-        let why = health.map(|health| standing::why(health, account)).unwrap_or_default();
-        vec![
-            html! {
-                a href=(subscription_url(topic, name, "")) { (text::soft(name)) }
-                span.cut.sm.m { (visible(&show::destination(subscription))) }
-            },
-            html! {
-                @if let Some(health) = health { (Standing::of(health, account).pill()) } @else { "-" }
-                @if !why.0.is_empty() { span.cut.sm.m { (why) } }
-            },
-            html! { span.cut { (filter(subscription.properties.settings.filter.as_ref())) } },
-            html! { @if let Some(account) = account { (number(account.matched)) } @else { "–" } },
-            html! { @if let Some(account) = account { (share(account)) } },
-            html! { @if let Some([_, p95, _]) = &p95 { (p95) } @else { "–" } },
-            or_none(health.and_then(|it| it.waiting_events).unwrap_or(0)),
-            html! {
-                @if letters == 0 { "–" }
-                @else { a href=(subscription_url(topic, name, "/dead-letters")) { (number(letters)) } }
-            },
-        ]
-    }
-}
-
-/// Says in a few words which events it wants.
-pub(super) fn filter(filter: Option<&Filter>) -> Markup {
-    let Some(filter) = filter else { return html! { "all" } };
-    let types = filter.included_event_types.as_deref().unwrap_or_default();
-    let types = if matches!(types, [all] if all == "All") { &[] } else { types };
-    let conditions = filter.advanced_filters.as_ref().map_or(0, Vec::len);
-    let given =
-        |text: &Option<String>| text.as_deref().filter(|text| !text.is_empty()).map(visible);
-    let (begins, ends) = (given(&filter.subject_begins_with), given(&filter.subject_ends_with));
-    let mut parts = Vec::new();
-    match types {
-        [] => {}
-        [one] => parts.push(visible(one)),
-        more => parts.push(text::counted(more.len() as u64, "type", "types")),
-    }
-    parts.extend(begins.map(|begins| format!("subject {begins}…")));
-    parts.extend(ends.map(|ends| format!("subject …{ends}")));
-    parts.extend(
-        (conditions > 0).then(|| text::counted(conditions as u64, "condition", "conditions")),
-    );
-    html! { @if parts.is_empty() { "all" } @else { (parts.join(", ")) } }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_filter_is_told_in_a_few_words() {
-        for (document, want) in [
-            (json!({}), "all"),
-            (json!({"includedEventTypes": ["All"]}), "all"),
-            (json!({"includedEventTypes": ["<A>"]}), "&lt;A&gt;"),
-            (
-                json!({"includedEventTypes": ["A", "B"], "subjectBeginsWith": "x", "subjectEndsWith": ""}),
-                "2 types, subject x…",
-            ),
-            (
-                json!({"advancedFilters": [{"operatorType": "IsNotNull", "key": "data.a"}]}),
-                "1 condition",
-            ),
-        ] {
-            let given: Filter = serde_json::from_value(document).expect("a filter");
-            assert_eq!(filter(Some(&given)).into_string(), want);
-        }
-        assert_eq!(filter(None).into_string(), "all");
-    }
+            a href=(subscription_url(topic, name, "")) { (text::soft(name)) }
+            span.cut.sm.m { (visible(&show::destination(subscription))) }
+        },
+        html! {
+            @if let Some(one) = known { (one.standing().pill()) } @else { "-" }
+            @if !why.0.is_empty() { span.cut.sm.m { (why) } }
+        },
+        html! { span.cut { (visible(&settings::filter(subscription))) } },
+        html! { @if let Some(account) = account { (number(account.matched)) } @else { "–" } },
+        html! { @if let Some(account) = account { (share(account)) } },
+        html! { @if let Some([_, p95, _]) = &p95 { (p95) } @else { "–" } },
+        or_none(known.and_then(|one| one.health.waiting_events).unwrap_or(0)),
+        html! {
+            @if letters == 0 { "–" }
+            @else { a href=(subscription_url(topic, name, "/dead-letters")) { (number(letters)) } }
+        },
+    ]
 }

@@ -1,0 +1,200 @@
+//! What was counted, as numbers and pictures.
+
+use gridpost_api::health::Health;
+use gridpost_core::time::Timestamp;
+use gridpost_core::{journal::Flow, ledger::Account};
+use maud::{Markup, html};
+
+use super::chart::{self, Bars, Kind, Series};
+use super::kit;
+use super::text::{self, number, visible};
+use super::traffic::{Traffic, came, ended, sum};
+
+impl Traffic {
+    /// Draws a count as a line, as far as it is known.
+    pub(super) fn spark(&self, kind: Kind, count: impl Fn(&Flow) -> u64) -> Markup {
+        let begin = |at: usize| {
+            let at = i64::try_from(at).unwrap_or(i64::MAX);
+            self.begins.as_millis().saturating_add(at.saturating_mul(self.step.as_millis() as i64))
+        };
+        let is_kept = |at| self.kept_from.is_none_or(|kept| begin(at) >= kept.as_millis());
+        let each = self.steps.iter().enumerate();
+        let known: Vec<_> = each.map(|(at, flow)| is_kept(at).then(|| count(flow))).collect();
+        chart::spark(&known, kind)
+    }
+
+    /// Draws what waited.
+    pub(super) fn waiting_spark(&self, now: Option<u64>) -> Markup {
+        chart::spark(&self.waited(now), Kind::Warn)
+    }
+
+    /// Says what it counts of the last hour, where its steps tell.
+    pub(super) fn last_hour(&self, count: impl Fn(&Flow) -> u64) -> Markup {
+        let steps = usize::try_from(3_600 / self.step.as_secs().max(1)).unwrap_or(0);
+        let is_told = (12..=self.steps.len()).contains(&steps);
+        let counted = self.steps.iter().rev().take(steps).map(count).sum();
+        html! { @if is_told { (number(counted)) " in the last hour" } }
+    }
+
+    /// Returns series of it as bars.
+    pub(super) fn bars<'a>(&self, label: &'a str, series: &'a [Series]) -> Bars<'a> {
+        Bars::of(label, series, self.begins, self.step)
+    }
+
+    /// Draws series of it as bars, with a table of the same in longer steps. A mark is a time.
+    pub(super) fn figure(
+        &self,
+        (title, label): (&str, &str),
+        beside: Option<Markup>,
+        series: fn(&Self) -> Vec<Series>,
+        mark: Option<Timestamp>,
+    ) -> Markup {
+        let coarse = self.in_rows();
+        let (fine, rows) = (series(self), series(&coarse));
+        let mut bars = self.bars(label, &fine);
+        let steps = |ms: i64| ms as f64 / self.step.as_millis() as f64;
+        bars.mark = mark.map(|at| steps(at.as_millis() - self.begins.as_millis()));
+        let table = coarse.bars(label, &rows).table();
+        let body =
+            html! { @if beside.is_some() { (bars.legend()) } (bars.picture()) (self.gaps()) };
+        kit::figure(title, beside.unwrap_or_else(|| bars.legend()), body, table)
+    }
+
+    /// Tells what is not in it.
+    fn gaps(&self) -> Markup {
+        html! { @for gap in &self.gaps { p.sm.m { (visible(gap)) } } }
+    }
+
+    /// Returns what became of events, for bars: what ended in a step by its end, and by how much more came.
+    pub(super) fn fates(&self) -> Vec<Series> {
+        let series = |kind, name, count: fn(&Account) -> u64| {
+            Series::of(kind, name, self.each(|flow| count(&flow.account)))
+        };
+        vec![
+            series(Kind::Ok, "Delivered", |account| account.delivered),
+            series(Kind::Warn, "More came than ended", |it| came(it).saturating_sub(ended(it))),
+            series(Kind::Dead, "Dead-lettered", |account| sum(&account.dead_lettered)),
+            series(Kind::Bad, "Lost", |account| sum(&account.dropped)),
+        ]
+    }
+
+    /// Returns delivered events and failed attempts, for bars.
+    pub(super) fn attempts(&self) -> Vec<Series> {
+        let delivered = self.each(|flow| flow.account.delivered);
+        let failed = self.each(|flow| sum(&flow.failed));
+        vec![
+            Series::of(Kind::Ok, "Delivered events", delivered),
+            Series::of(Kind::Bad, "Failed attempts", failed),
+        ]
+    }
+}
+
+/// A count, which may link to more about it; it has its colour where it counts anything.
+pub(super) fn counted_tile(
+    url: &str,
+    kind: Option<Kind>,
+    label: &str,
+    traffic: &Traffic,
+    count: fn(&Flow) -> u64,
+) -> Markup {
+    let events = count(&traffic.total);
+    let spark = traffic.spark(kind.unwrap_or(Kind::Acc), count);
+    let kind = kind.map(|kind| if events > 0 { kind } else { Kind::Off });
+    let value = kit::unit(number(events), if kind.is_none() { "events" } else { "" });
+    kit::tile_to(url, kind, label, value, traffic.last_hour(count), spark)
+}
+
+/// The part of what came that was delivered.
+pub(super) fn delivered_tile(traffic: &Traffic) -> Markup {
+    let account = &traffic.total.account;
+    let (delivered, came) = (account.delivered, came(account));
+    // Counts are of the time at which they were made: what is delivered now may have come before.
+    let is_older = delivered > came;
+    let value = if is_older { number(delivered) } else { text::percent(delivered, came) };
+    let note = html! {
+        @if is_older { (number(came)) " came meanwhile" } @else { (number(delivered)) " of " (number(came)) }
+    };
+    let spark = traffic.spark(Kind::Ok, |flow| flow.account.delivered);
+    kit::tile(Kind::Ok, "Delivered", value, note, spark)
+}
+
+/// What came and has not ended by these healths, which may not be all, and how much of it was attempted.
+pub(super) fn waiting_tile(
+    url: &str,
+    healths: &[&Health],
+    is_whole: bool,
+    traffic: Option<&Traffic>,
+) -> Markup {
+    let waiting: Option<u64> = healths.iter().map(|health| health.waiting_events).sum();
+    let failed = healths.iter().map(|health| health.waiting_deliveries.count as u64).sum();
+    let is_counted = is_whole && healths.iter().all(|health| health.waiting_deliveries.is_complete);
+    let value = match waiting {
+        Some(events) if is_whole => number(events),
+        Some(events) => format!("> {}", number(events)),
+        None => "not known".to_owned(),
+    };
+    let note = html! {
+        @if !is_counted { "more than " }
+        (text::counted(failed, "delivery has failed", "deliveries have failed"))
+    };
+    let spark = traffic.map(|traffic| traffic.waiting_spark(waiting)).unwrap_or_default();
+    let kind = if waiting == Some(0) { Kind::Off } else { Kind::Warn };
+    kit::tile_to(url, kind, "Waiting", value, note, spark)
+}
+
+/// What ended undelivered, each with the page about it. What is lost has a tile if there is any, or such a page.
+pub(super) fn ended_tiles(letters: &str, lost: &str, traffic: &Traffic) -> Markup {
+    let dropped = |flow: &Flow| sum(&flow.account.dropped);
+    html! {
+        (counted_tile(letters, Some(Kind::Dead), "Dead-lettered", traffic, |flow| sum(&flow.account.dead_lettered)))
+        @if !lost.is_empty() || dropped(&traffic.total) > 0 {
+            (counted_tile(lost, Some(Kind::Bad), "Lost", traffic, dropped))
+        }
+    }
+}
+
+/// Shows the parts of what came by what became of it.
+pub(super) fn share(account: &Account) -> Markup {
+    if came(account) + ended(account) == 0 {
+        return html! {};
+    }
+    chart::mini(&[
+        (Kind::Ok, account.delivered, "delivered"),
+        (Kind::Warn, came(account).saturating_sub(ended(account)), "without an end"),
+        (Kind::Dead, sum(&account.dead_lettered), "dead-lettered"),
+        (Kind::Bad, sum(&account.dropped), "lost"),
+    ])
+}
+
+/// Shows a count that may be nothing.
+pub(super) fn or_none(count: u64) -> Markup {
+    html! { @if count == 0 { "–" } @else { (number(count)) } }
+}
+
+/// The time from publish to delivery: percentiles are bounds.
+pub(super) fn latency_tile(traffic: &Traffic) -> Markup {
+    let latencies = &traffic.total.account.latencies;
+    let [p50, p95, p99] = text::bounds(latencies);
+    let note = html! { @if latencies.events() > 0 { "p50 " (p50) " · p99 " (p99) } };
+    kit::tile(None, "Publish to delivery, p95", p95, note, "")
+}
+
+/// Bars of what became of events, and failed attempts by answer.
+pub(super) fn charts(whose: &str, traffic: &Traffic) -> Markup {
+    let title = "What became of events";
+    let label = format!("{title} {whose}");
+    let failed = &traffic.total.failed;
+    let row =
+        |(outcome, count): (&String, &u64)| (Kind::Warn, text::outcome(outcome), *count, None);
+    let mut rows: Vec<_> = failed.iter().map(row).collect();
+    rows.sort_by_key(|(_, _, count, _)| std::cmp::Reverse(*count));
+    let in_all = html! { span.sm.m { (number(sum(failed))) " in all" } };
+    html! {
+        div.g.g21 {
+            (traffic.figure((title, &label), None, Traffic::fates, None))
+            (kit::card("Failed attempts by answer", in_all, html! {
+                @if rows.is_empty() { p.m { "No attempt has failed." } } @else { (chart::breakdown(&rows)) }
+            }))
+        }
+    }
+}
