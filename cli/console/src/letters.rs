@@ -127,7 +127,7 @@ impl Chosen {
             .collect();
         html! {
             @if chosen.is_empty() { "all dead letters" } @else {
-                "dead letters with " @for (name, value) in chosen { code { (name) " " (text::visible(value)) } " " }
+                "dead letters with" @for (name, value) in chosen { " " code { (name) " " (text::visible(value)) } }
             }
         }
     }
@@ -215,9 +215,9 @@ pub(super) async fn list(
             Ok(counted) => { (counts(&url, &chosen, counted)) }
             Err(error) => { (failure::problem("", error)) }
         }
+        @if app.may_change() { (actions(&topic, &name, &chosen)) }
         (table(&url, &page))
         (kit::next_page(&url, &chosen.pairs(), page.next.as_deref()))
-        @if app.may_change() { (actions(&topic, &name, &chosen)) }
     };
     Ok(app.below(&frame, &body))
 }
@@ -247,12 +247,10 @@ fn none_kept(app: &App, topic: &str, name: &str) -> Markup {
 fn actions(topic: &str, name: &str, chosen: &Chosen) -> Markup {
     let to = |below: &str| with_query(&subscription_url(topic, name, below), &chosen.pairs());
     html! {
-        ul.links {
-            li { a href=(to("/redrive")) { "Redrive…" } }
+        p.row {
+            a.btn.pri href=(to("/redrive")) { "Redrive…" }
             // A purge can't choose what was not sent again.
-            @if chosen.sent.as_deref() != Some("no") {
-                li { a href=(to("/purge")) { "Purge…" } }
-            }
+            @if chosen.sent.as_deref() != Some("no") { a.btn.dng href=(to("/purge")) { "Purge…" } }
         }
     }
 }
@@ -334,7 +332,11 @@ fn narrowed(url: &str, chosen: &Chosen, field: &str, value: &str) -> String {
 
 fn table(url: &str, page: &Page<DeadLetter>) -> Markup {
     let row = |one: &DeadLetter| {
-        let link = |text: &str| html! { a href={ (url) "/" (urls::part(&one.id)) } { (text::soft(text)) } };
+        let link = |text: &str| {
+            html! {
+                a.cut href={ (url) "/" (urls::part(&one.id)) } title=(text::visible(text)) { (text::visible(text)) }
+            }
+        };
         let none = || html! { "-" };
         match &one.content {
             DeadLetterContent::Unreadable { problem } => {
@@ -344,7 +346,7 @@ fn table(url: &str, page: &Page<DeadLetter>) -> Markup {
             DeadLetterContent::Record(record) => vec![
                 text::time(record.written_time),
                 link(&record.event_id),
-                text::soft(&record.event_type),
+                html! { span.cut { (text::visible(&record.event_type)) } },
                 text::soft(&record.dead_letter_reason),
                 html! { (record.delivery_attempts) },
                 kit::answer(record.last_delivery_outcome.as_deref(), record.last_http_status_code),

@@ -98,7 +98,7 @@ fn begin_form(app: &App, topic: &str, name: &str, chosen: &Chosen) -> Markup {
     let again = chosen.sent.as_deref() == Some("yes");
     let chosen = Chosen { sent: None, ..chosen.clone() };
     html! {
-        p { "To be sent again: " (chosen.told()) "of " code { (topic) "/" (name) } ". First they are counted; nothing is "
+        p { "To be sent again: " (chosen.told()) " of " code { (topic) "/" (name) } ". First they are counted; nothing is "
             "sent before you say so." }
         form method="post" action=(subscription_url(topic, name, "/redrive")) {
             (app.token())
