@@ -19,8 +19,8 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use super::App;
-use super::below::tabs;
 use super::attempts;
+use super::below::tabs;
 use super::chart::{self, Coming, Kind};
 use super::failure::{self, Answer};
 use super::form::{Look, Nothing};

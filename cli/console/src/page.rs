@@ -110,6 +110,9 @@ impl Shared {
 
     /// Shows a page of several boxes.
     pub(super) fn page_of(&self, frame: &Frame<'_>, head: &Head, body: &Markup) -> Markup {
+        // A page of a thing is called by it, too, where there is no more than the title.
+        let names = frame.above.iter().skip(1).rev().map(|(_, name)| name.as_str());
+        let title = [frame.title].into_iter().chain(names).collect::<Vec<_>>().join(" · ");
         let command = visible(&format!("gridpost {}{}", frame.command, self.settings.flags));
         let content = html! {
             div.head {
@@ -133,7 +136,7 @@ impl Shared {
                 span { "Command line" } " " code { (command) } (kit::copy(&command, "the command"))
             }
         };
-        document(frame.title, &self.side(frame.tab), &content, head)
+        document(&title, &self.side(frame.tab), &content, head)
     }
 
     fn side(&self, tab: Tab) -> Markup {

@@ -12,9 +12,7 @@ use gridpost_api::{
 };
 use gridpost_core::ledger::{Account, Latencies};
 use gridpost_core::time::Timestamp;
-use gridpost_ops::{
-    lookup::wait_is_over, output::word, subscription::show,
-};
+use gridpost_ops::{lookup::wait_is_over, output::word, subscription::show};
 use maud::{Markup, html};
 use serde::Deserialize;
 

@@ -142,7 +142,7 @@ pub(super) fn waiting_tile(
     kit::tile_to(url, kind, "Waiting", value, note, spark)
 }
 
-/// What ended undelivered, each with the page about it. What is lost has a tile if there is any, or such a page.
+/// Events that ended undelivered, with the pages about them. Lost ones have a tile if there are any, or such a page.
 pub(super) fn ended_tiles(letters: &str, lost: &str, traffic: &Traffic) -> Markup {
     let dropped = |flow: &Flow| sum(&flow.account.dropped);
     html! {
