@@ -158,9 +158,9 @@ mod tests {
         let listed = |patch| {
             let document = documents::subscription("s", &json!({ "properties": patch }));
             let document = serde_json::from_value(document).expect("an event subscription");
-            list(&document).into_string().replace("<wbr>", "")
+            (list(&document).into_string().replace("<wbr>", ""), filter(&document))
         };
-        let plain = listed(json!({"destination": {"properties": {"maxEventsPerBatch": 1,
+        let (plain, all) = listed(json!({"destination": {"properties": {"maxEventsPerBatch": 1,
             "preferredBatchSizeInKilobytes": 64}}, "probationPolicy": "EventGrid",
             "retryPolicy": {"maxDeliveryAttempts": 30, "eventTimeToLiveInMinutes": 1440}}));
         for part in
@@ -168,6 +168,7 @@ mod tests {
         {
             assert!(plain.contains(part), "{part} is not in {plain}");
         }
+        assert_eq!(all, "all events");
         for part in ["64", "robation", "etag"] {
             assert!(!plain.contains(part), "{part} is in {plain}");
         }
@@ -176,7 +177,7 @@ mod tests {
             {"name": "X-Key", "type": "Static", "properties": {"isSecret": true}},
             {"name": "X-Of", "type": "Dynamic", "properties": {"sourceField": "data.k"}}]);
         let filters = json!([{"operatorType": "NumberGreaterThan", "key": "data.n", "value": 200}]);
-        let full = listed(json!({"destination": {"properties": {"maxEventsPerBatch": 77,
+        let (full, some) = listed(json!({"destination": {"properties": {"maxEventsPerBatch": 77,
             "preferredBatchSizeInKilobytes": 128, "deliveryAttributeMappings": headers}},
             "filter": {"subjectBeginsWith": "/begin", "includedEventTypes": ["A", "B"], "advancedFilters": filters},
             "retryPolicy": {"maxDeliveryAttempts": 5, "eventTimeToLiveInMinutes": 90, "schedule": [11, 12],
@@ -184,6 +185,7 @@ mod tests {
             "probationPolicy": "Delay", "signing": {"scheme": "StandardWebhooks"}, "labels": ["l-1"],
             "deadLetterDestination": {"endpointType": "S3Bucket",
                 "properties": {"bucketName": "letters", "prefix": "dead/"}}}));
+        assert_eq!(some, "A, B; Subject begins with: /begin; data.n: number greater than 200");
         for part in [
             "at most 77 events a request",
             "Preferred size of a request in kilobytes: 128",
