@@ -85,7 +85,7 @@ pub(super) fn spark(values: &[Option<u64>], kind: Kind) -> Markup {
         @if !line.is_empty() {
             svg.spark viewBox="0 0 100 28" preserveAspectRatio="none" aria-hidden="true" {
                 path class={ "f-" (kind.name()) } fill-opacity=".16" d=(area) {}
-                path class={ "ln s-" (kind.name()) } d=(line) {}
+                path class={ "ln f-" (kind.name()) } d=(line) {}
             }
         }
     }
