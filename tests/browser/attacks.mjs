@@ -171,8 +171,7 @@ export function attacks(ground) {
       const id = document.querySelector("[data-part]").id;
       const html = `<div id="${id}" data-part><script>window.hacked = 1</script><img src="${other}/z.png" onerror="window.hacked = 1">
         <form data-preview="${other}/typed" data-parts="main"><input id="typed"></form><iframe src="${other}"></iframe></div>`;
-      window.streams[0].tell("part", JSON.stringify({ id, html }));
-      window.streams[0].tell("part", JSON.stringify({ id: "none\"]<script>", html }));
+      window.streams[0].tell("part", JSON.stringify(html));
       document.getElementById("typed").dispatchEvent(new Event("input", { bubbles: true }));
       for (let look = 0; look < 1000 && found.length < 3; look += 1) await new Promise((done) => setTimeout(done, 10));
       return [...new Set(found)].sort();

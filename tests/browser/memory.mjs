@@ -11,14 +11,14 @@ async function kept(protocol) {
 
 /** Sends so many parts to the page, each another one, and lets it draw between them; one box is open, a link has the focus. */
 async function update(updates) {
-  const parts = [...document.querySelectorAll("[data-part]")].map(({ id, outerHTML }) => ({ id, html: outerHTML }));
+  const parts = [...document.querySelectorAll("[data-part]")].map((part) => part.outerHTML);
   document.querySelector("[data-part] details")?.toggleAttribute("open", true);
   document.querySelector("[data-part] a[href]")?.focus();
   const stream = window.streams[0];
   for (let at = 0; at < updates; at += 1) {
-    const { id, html } = parts[at % parts.length];
+    const html = parts[at % parts.length];
     if (at % parts.length === 0) stream.tell("now", String(Date.now() + at));
-    stream.tell("part", JSON.stringify({ id, html: html.replace(/<\/div>$/, `<p class="m">${at}</p></div>`) }));
+    stream.tell("part", JSON.stringify(html.replace(/<\/div>$/, `<p class="m">${at}</p></div>`)));
     if (at % 20 === 0) await new Promise((done) => requestAnimationFrame(done));
   }
 }

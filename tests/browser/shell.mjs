@@ -12,7 +12,7 @@ function swapped() {
   const lost = [];
   // As the server sends it.
   const sent = (part) => part.outerHTML.replace(/ (style|data-at|open|tabindex="-1")="[^"]*"/g, "");
-  const send = (part) => window.streams[0].tell("part", JSON.stringify({ id: part.id, html: sent(part) }));
+  const send = (part) => window.streams[0].tell("part", JSON.stringify(sent(part)));
   const parts = [...document.querySelectorAll("[data-part]")].map((part) => part.id);
   const visible = (id) => [...document.getElementById(id).querySelectorAll(focusable)].filter((one) => one.checkVisibility());
   for (const id of parts) {

@@ -45,21 +45,16 @@ pub(super) struct Below<'a> {
 impl Shared {
     /// Shows such a page, whose body is one box.
     pub(super) fn below(&self, page: &Below<'_>, body: &Markup) -> Markup {
-        self.live_below(page, None, body)
+        self.live_below(page, false, body)
     }
 
-    /// The same, whose parts are sent again while it is looked at, if it has a URL for that.
-    pub(super) fn live_below(
-        &self,
-        page: &Below<'_>,
-        live: Option<String>,
-        body: &Markup,
-    ) -> Markup {
+    /// The same, whose parts come anew while it is looked at, if that is so.
+    pub(super) fn live_below(&self, page: &Below<'_>, is_live: bool, body: &Markup) -> Markup {
         let Below { of: (topic, name), tab: on, title, command: (command, flags) } = *page;
         let tab = if on == "/dead-letters" { Tab::DeadLetters } else { Tab::Topics };
         let command = format!("{command} --topic {topic} --subscription {name}{flags}");
         let frame = Frame { tab, title, above: urls::above(topic, name), command };
-        let head = Head { tabs: Some(tabs(topic, name, on)), live, ..Head::default() };
+        let head = Head { tabs: Some(tabs(topic, name, on)), is_live, ..Head::default() };
         self.page_of(&frame, &head, &html! { section.card { div.in { (body) } } })
     }
 }

@@ -134,11 +134,8 @@ pub(super) async fn list(
     let command = format!("delivery list --topic {topic} --subscription {name}");
     let above = urls::above(&topic, &name);
     let frame = Frame { tab: Tab::Topics, title: "Failing deliveries", above, command };
-    let head = Head {
-        tabs: Some(tabs(&topic, &name, "/deliveries")),
-        live: Some(with_query(&url, &[("after", after), ("outcome", outcome)])),
-        ..Head::default()
-    };
+    let head =
+        Head { tabs: Some(tabs(&topic, &name, "/deliveries")), is_live: true, ..Head::default() };
     Ok(app.page_of(&frame, &head, &live_part("deliveries", &body)))
 }
 
@@ -256,7 +253,7 @@ pub(super) async fn show(
         }),
         actions: Some(live_part("act", &attempt_now(&app, &url, &shown.delivery))),
         tabs: Some(tabs(&topic, &name, "/deliveries")),
-        live: Some(url.clone()),
+        is_live: true,
         ..Head::default()
     };
     let title = format!("Delivery {}", id.get(..8).unwrap_or(&id));

@@ -66,7 +66,9 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use gridpost_api::client::Client;
-use gridpost_ops::{journal::Journal, manage_api::Sender, target::Target};
+use gridpost_ops::journal::Journal;
+use gridpost_ops::manage_api::{ManageApi, Sender};
+use gridpost_ops::target::Target;
 use guard::Guard;
 
 /// Live tails at the same time: each reads the log every two seconds, and CloudWatch Logs takes five
@@ -121,12 +123,28 @@ struct Shared {
 
 type App = Arc<Shared>;
 
+impl Shared {
+    /// Returns the state, and the token that signs one browser in.
+    fn new(settings: Settings, api: ManageApi) -> (Self, String) {
+        let (guard, one_time) = Guard::new(settings.port, settings.read_only);
+        let shared = Self {
+            settings,
+            guard,
+            lives: Arc::new(Semaphore::new(LIVES_MAX)),
+            tails: Arc::new(Semaphore::new(TAILS_MAX)),
+            journal: Journal::hourly(api.clone(), DOLLARS_MAX),
+            tail_journal: Journal::hourly(api.clone(), TAIL_DOLLARS_MAX),
+            api: api.api,
+            answers: traffic::Answers::default(),
+        };
+        (shared, one_time)
+    }
+}
+
 impl Console {
     /// Takes the port.
     pub async fn bind(mut settings: Settings) -> anyhow::Result<Self> {
         let api = settings.target.manage_api().await?;
-        let journal = Journal::hourly(api.clone(), DOLLARS_MAX);
-        let tail_journal = Journal::hourly(api.clone(), TAIL_DOLLARS_MAX);
         let listener = TcpListener::bind(("127.0.0.1", settings.port)).await;
         let listener = listener.with_context(|| {
             format!(
@@ -136,20 +154,8 @@ impl Console {
             )
         })?;
         settings.port = listener.local_addr()?.port();
-        let (guard, one_time) = Guard::new(settings.port, settings.read_only);
-        let (lives, tails) = (Semaphore::new(LIVES_MAX), Semaphore::new(TAILS_MAX));
-        let (lives, tails) = (Arc::new(lives), Arc::new(tails));
-        let shared = Arc::new(Shared {
-            settings,
-            api: api.api,
-            guard,
-            lives,
-            tails,
-            journal,
-            tail_journal,
-            answers: traffic::Answers::default(),
-        });
-        Ok(Self { listener, shared, one_time })
+        let (shared, one_time) = Shared::new(settings, api);
+        Ok(Self { listener, shared: Arc::new(shared), one_time })
     }
 
     /// Returns the console's URL.

@@ -67,11 +67,7 @@ pub(super) async fn show(
 ) -> Answer<Response> {
     let now = app.settings.target.now().await?;
     let since = query.since();
-    let head = Head {
-        actions: Some(since.choice("/")),
-        live: Some(with_query("/", &[("since", since.value)])),
-        ..Head::default()
-    };
+    let head = Head { actions: Some(since.choice("/")), is_live: true, ..Head::default() };
     let command = format!("subscription health --since {}", since.value);
     let frame = Frame { tab: Tab::Overview, title: "Overview", above: Vec::new(), command };
     let page = app.page_of(&frame, &head, &page::late());

@@ -87,25 +87,14 @@ pub(super) struct Head {
     pub(super) actions: Option<Markup>,
     /// Below it: pages of the same thing.
     pub(super) tabs: Option<Markup>,
-    /// The URL of the page, if parts of it are sent again while it is looked at.
-    pub(super) live: Option<String>,
+    /// Whether parts of it come anew while it is looked at.
+    pub(super) is_live: bool,
 }
 
 impl Shared {
     /// Shows a page whose body is one box.
     pub(super) fn page(&self, frame: &Frame<'_>, body: &Markup) -> Markup {
-        self.live_page(frame, None, body)
-    }
-
-    /// The same, whose parts are sent again while it is looked at, if it has a URL for that.
-    pub(super) fn live_page(
-        &self,
-        frame: &Frame<'_>,
-        live: Option<String>,
-        body: &Markup,
-    ) -> Markup {
-        let head = Head { live, ..Head::default() };
-        self.page_of(frame, &head, &html! { section.card { div.in { (body) } } })
+        self.page_of(frame, &Head::default(), &html! { section.card { div.in { (body) } } })
     }
 
     /// Shows a page of several boxes.
@@ -123,9 +112,9 @@ impl Shared {
                 }
                 h1 class=[head.mono.then_some("mono")] { (visible(frame.title)) }
                 @if let Some(beside) = &head.beside { (beside) }
-                @if head.live.is_some() || head.actions.is_some() {
+                @if head.is_live || head.actions.is_some() {
                     div.acts {
-                        @if head.live.is_some() { span.lv.sm.m id="live" role="status" hidden { "Live" } }
+                        @if head.is_live { span.lv.sm.m id="live" role="status" hidden { "Live" } }
                         @if let Some(actions) = &head.actions { (actions) }
                     }
                 }
@@ -136,7 +125,7 @@ impl Shared {
                 span { "Command line" } " " code { (command) } (kit::copy(&command, "the command"))
             }
         };
-        document(&title, &self.side(frame.tab), &content, head)
+        document(&title, &self.side(frame.tab), &content, head.is_live)
     }
 
     fn side(&self, tab: Tab) -> Markup {
@@ -198,7 +187,7 @@ pub(super) fn streamed(
 /// A page that knows of nothing but its text, for failures.
 pub(super) fn bare(title: &str, body: &Markup) -> Markup {
     let content = html! { div.head { h1 { (title) } } (body) };
-    document(title, &navigation(None), &content, &Head::default())
+    document(title, &navigation(None), &content, false)
 }
 
 fn navigation(tab: Option<Tab>) -> Markup {
@@ -226,7 +215,7 @@ fn logo() -> Markup {
     html! { a.logo href="/" { img src="/assets/icon.svg" width="26" height="26" alt=""; "Gridpost" } }
 }
 
-fn document(title: &str, side: &Markup, content: &Markup, head: &Head) -> Markup {
+fn document(title: &str, side: &Markup, content: &Markup, is_live: bool) -> Markup {
     let now_ms = NOW.try_with(|now| now.as_millis()).ok();
     html! {
         (DOCTYPE)
@@ -241,7 +230,7 @@ fn document(title: &str, side: &Markup, content: &Markup, head: &Head) -> Markup
                 link rel="stylesheet" href="/assets/console.css";
                 script src="/assets/console.js" defer {}
             }
-            body data-live=[&head.live] data-now=[now_ms] {
+            body data-live[is_live] data-now=[now_ms] {
                 a.skip href="#main" { "To the content" }
                 nav.top aria-label="Menu" {
                     (logo())
@@ -308,7 +297,7 @@ const PART_END: &str = "<!--/part-->";
 
 /// Whether parts of a page will change.
 pub(super) fn is_live(page: &str) -> bool {
-    page.contains("<body data-live=")
+    page.contains("<body data-live")
 }
 
 /// Returns the parts of a page that are sent again: id and HTML.

@@ -88,9 +88,8 @@ async fn render(app: &App, topic: &str, name: &str, chosen: &Chosen, refused: &M
     let command = ("dead-letter redrive", &*format!(" --dry-run{flags}"));
     let title = "Redrive dead letters";
     let runs = jobs.items.iter().any(|job| job.status == JobStatus::Running);
-    let live = runs.then(|| subscription_url(topic, name, "/redrive"));
     let page = Below { of: (topic, name), tab: "/dead-letters", title, command };
-    Ok(app.live_below(&page, live, &body))
+    Ok(app.live_below(&page, runs, &body))
 }
 
 fn begin_form(app: &App, topic: &str, name: &str, chosen: &Chosen) -> Markup {
@@ -190,7 +189,7 @@ pub(super) async fn show(
     let job = app.api.redrive_job(&topic, &name, &id).await?;
     let url = subscription_url(&topic, &name, &format!("/redrives/{}", urls::part(&id)));
     // A job that is over does not change: the page stops asking.
-    let live = (job.status == JobStatus::Running).then(|| url.clone());
+    let runs = job.status == JobStatus::Running;
     let refused = match job.status {
         JobStatus::Completed if !job.dry_run => None,
         _ => probation(&app, &job.target.topic, &job.target.event_subscription).await,
@@ -207,7 +206,7 @@ pub(super) async fn show(
     let command = ("dead-letter redrive", &*format!(" --follow {}", output::word(&id)));
     let title = if job.dry_run { "Dry run of a redrive" } else { "Redrive" };
     let page = Below { of: (&topic, &name), tab: "/dead-letters", title, command };
-    Ok(app.live_below(&page, live, &body))
+    Ok(app.live_below(&page, runs, &body))
 }
 
 fn progress(job: &Redrive) -> Markup {

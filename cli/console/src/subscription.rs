@@ -67,7 +67,6 @@ async fn of_subscription(
     let url = subscription_url(topic, name, "");
     let traffic = traffic.map(|traffic| traffic.coarser(STEPS_MAX));
     let counted = traffic.as_ref().ok().map(|traffic| &traffic.total.account);
-    let pairs = [("since", since.value), ("failed", if failed { "yes" } else { "" })];
     let body = html! {
         (kit::done(query.look.done.as_deref()))
         @if let Some(awaited) = show::awaited(&document.document) {
@@ -110,7 +109,7 @@ async fn of_subscription(
         beside: Some(beside),
         actions: Some(actions(app, &url, health.as_ref().ok())),
         tabs: Some(tabs(topic, name, "")),
-        live: Some(with_query(&url, &pairs)),
+        is_live: true,
         ..Head::default()
     };
     let above = urls::above_subscription(topic);

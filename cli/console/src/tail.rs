@@ -24,7 +24,6 @@ use super::event::{choose_topic, names};
 use super::failure::{self, Answer};
 use super::form::given;
 use super::kit::{self, Icon};
-use super::live::Part;
 use super::page::{self, Frame, Head, Tab};
 use super::sought::LeftOut;
 use super::text;
@@ -342,7 +341,7 @@ impl Following {
         if self.app.settings.target.is_dev() && self.rated.elapsed() >= RATE_EVERY {
             self.rated = Instant::now();
             let html = rate(&self.app, &self.query).await.into_string();
-            self.events.push_back(event("part", &Part { id: RATE, html: &html }));
+            self.events.push_back(event("part", &html));
         }
         match self.follower.look().await {
             Ok(lines) => self.tell(lines),

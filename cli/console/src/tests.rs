@@ -11,20 +11,14 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 
-use super::guard::Guard;
 use super::page::live_parts;
 use super::{
-    App, Settings, Shared, TAIL_DOLLARS_MAX, delivery, edit, edit_json, edit_topic, ledger,
-    letters, live, overview, publish, purge, redrive, retry, subscribe, subscription, tail, topics,
-    waiting,
+    App, Settings, Shared, TAILS_MAX, delivery, edit, edit_json, edit_topic, ledger, letters, live,
+    overview, publish, purge, redrive, retry, subscribe, subscription, tail, topics, waiting,
 };
-use gridpost_ops::{
-    journal::Journal,
-    target::TargetArguments,
-    testkit::{FakeApi, documents},
-};
+use gridpost_ops::target::TargetArguments;
+use gridpost_ops::testkit::{FakeApi, documents};
 
 /// A row of the API's answers.
 type Row<'a> = (&'a str, u16, Value);
@@ -39,7 +33,6 @@ async fn console_of(fake: FakeApi) -> (App, FakeApi) {
     let arguments = TargetArguments { manage_url: url, ..TargetArguments::default() };
     let target = arguments.resolve().expect("a deployment");
     let api = target.manage_api().await.expect("an API");
-    let journal = Journal::hourly(api.clone(), TAIL_DOLLARS_MAX);
     let settings = Settings {
         target,
         name: "test".to_owned(),
@@ -47,21 +40,7 @@ async fn console_of(fake: FakeApi) -> (App, FakeApi) {
         read_only: false,
         port: 7071,
     };
-    let (guard, _) = Guard::new(7071, false);
-    let (lives, tails) = (Arc::new(Semaphore::new(1)), Arc::new(Semaphore::new(1)));
-    (
-        Arc::new(Shared {
-            settings,
-            api: api.api,
-            guard,
-            lives,
-            tails,
-            journal: journal.clone(),
-            tail_journal: journal,
-            answers: crate::traffic::Answers::default(),
-        }),
-        fake,
-    )
+    (Arc::new(Shared::new(settings, api).0), fake)
 }
 
 fn pairs(fields: &[(&str, &str)]) -> Form<Vec<(String, String)>> {
@@ -481,7 +460,8 @@ async fn a_stream_has_the_parts_of_its_page_and_ends_where_nothing_changes() {
     }
     assert!(stream("/cost?events=x").await.contains("event: problem"));
     assert!(stream("/topics").await.contains("event: over"));
-    for elsewhere in ["//evil.example/", "/live?page=/", "/sign-in?token=x"] {
+    let paths = ["//evil.example/", "/live?page=/", "/sign-in?token=x", "topics", "/\n", ""];
+    for elsewhere in paths.into_iter().chain(["http://evil.example/"]) {
         let sent = stream(elsewhere).await;
         assert!(!sent.contains("event: part") && !sent.contains("event: now"), "{sent}");
     }
@@ -491,7 +471,7 @@ async fn a_stream_has_the_parts_of_its_page_and_ends_where_nothing_changes() {
 #[tokio::test]
 async fn what_keeps_the_live_tail_from_streaming_is_told_in_the_stream() {
     let (app, _fake) = console(&[]).await;
-    let _open = app.tails.acquire().await.expect("the only one");
+    let _open = app.tails.acquire_many(TAILS_MAX as u32).await.expect("all of them");
     let refused = tail::stream(State(app.clone()), HeaderMap::new(), query(json!({}))).await;
     assert_eq!(refused.status(), 200);
     let told = text(refused).await;

@@ -28,7 +28,7 @@ use super::standing::{self, Standing};
 use super::text::{self, number, visible};
 use super::tiles::{charts, counted_tile, ended_tiles, latency_tile, or_none, share, waiting_tile};
 use super::traffic::{Scope, Since, SinceQuery, Totals, Traffic, sum};
-use super::urls::{self, subscription_url, topic_url, with_query};
+use super::urls::{self, subscription_url, topic_url};
 use super::{create_topic, edit_topic, publish, settings, snippets, subscribe};
 
 /// Event subscriptions of a topic on a page.
@@ -180,13 +180,12 @@ async fn of_topic(app: &App, topic: &str, query: SinceQuery, keys: Option<&Keys>
             a.btn.pri href=(subscribe::url(topic)) { (kit::icon(Icon::Plus)) "New event subscription" }
         }
     };
-    let live = [("since", since.value), ("after", look.after.as_deref().unwrap_or_default())];
     let schema: &str = document.properties.settings.input_schema.map_or("-", Into::into);
     let kind: &str = document.kind.into();
     let head = Head {
         beside: Some(html! { (state(&document)) span.m.sm { (kind) " · " (schema) } }),
         actions: Some(actions),
-        live: Some(with_query(&url, &live)),
+        is_live: true,
         ..Head::default()
     };
     let command = format!("topic show {}", word(topic));
