@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use serde_json::Value;
 
-use super::text;
+use super::{failure, text};
 use gridpost_ops::failure::Detail;
 
 /// A document, line by line, with each problem below the line of its member.
@@ -13,12 +13,7 @@ pub(super) fn annotated(document: &Value, problems: &[Detail]) -> Markup {
     let is_placed =
         |one: &&Detail| lines.iter().any(|(path, _)| is_at(one.target.as_deref(), path));
     html! {
-        @let elsewhere: Vec<_> = problems.iter().filter(|one| !is_placed(one)).collect();
-        @if !elsewhere.is_empty() {
-            ul { @for one in elsewhere {
-                li { @if let Some(target) = &one.target { code { (text::prose(target)) } ": " } (text::prose(&one.message)) }
-            } }
-        }
+        (failure::details(problems.iter().filter(|one| !is_placed(one))))
         pre id="text-problems" role="region" aria-label="The document with its problems" tabindex="0" {
             @for (path, line) in &lines {
                 (text::visible(line)) "\n"

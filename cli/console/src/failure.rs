@@ -1,13 +1,12 @@
 //! Shows failures and refused requests.
 
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 
 use super::page;
 use super::text;
-use gridpost_ops::failure::{Refusal, chain, is_misuse};
+use gridpost_ops::failure::{Detail, Refusal, chain, is_misuse};
 
 pub(super) type Answer<T = Markup> = Result<T, Failure>;
 
@@ -41,21 +40,29 @@ pub(super) fn told(error: &anyhow::Error) -> Markup {
     };
     html! {
         p { (text::prose(&refusal.message)) }
-        @if !refusal.details.is_empty() {
-            ul {
-                @for detail in &refusal.details {
-                    li {
-                        @if let Some(target) = &detail.target { code { (text::prose(target)) } ": " }
-                        (text::prose(&detail.message))
-                    }
-                }
-            }
-        }
+        (details(&refusal.details))
         @if let Some(step) = refusal.next_step() { p { (step) } }
         p.m {
             "The manage API answered " (refusal.status)
             @if !refusal.code.is_empty() { ", " (refusal.code) }
             "."
+        }
+    }
+}
+
+/// Lists problems, each with its path.
+pub(super) fn details<'a>(all: impl IntoIterator<Item = &'a Detail>) -> Markup {
+    let mut all = all.into_iter().peekable();
+    html! {
+        @if all.peek().is_some() {
+            ul {
+                @for one in all {
+                    li {
+                        @if let Some(target) = &one.target { code { (text::prose(target)) } ": " }
+                        (text::prose(&one.message))
+                    }
+                }
+            }
         }
     }
 }
@@ -115,53 +122,42 @@ impl Refused {
         }
     }
 
-    fn told(&self) -> Markup {
-        const AGAIN: &str = "Run `gridpost console` again and open the link that it prints.";
+    fn told(&self) -> &'static str {
         match self {
-            Self::Host => {
-                html! { p { "This is Gridpost's console, and it was asked for by another name." } }
+            Self::Host => "This is Gridpost's console, and it was asked for by another name.",
+            Self::OtherSite => "Nothing was done: it did not come from a page of this console.",
+            Self::NotSignedIn { .. } => {
+                "This browser is not signed in. Open the link that was printed: it works once."
             }
-            Self::OtherSite => html! {
-                p { "The request did not come from a page of this console, so nothing was done." }
-            },
-            Self::NotSignedIn { path } => html! {
-                p { "This browser is not signed in. Open the link that the command printed: it works once." }
-                // A browser that followed a link from elsewhere has kept its cookie back.
-                @if path.starts_with('/') && !path.starts_with("//") {
-                    p { "If it is, and you came by a link from elsewhere: " a href=(path) { "open the page" } }
-                }
-                p.m { (AGAIN) }
-            },
-            Self::UsedLink => html! {
-                p { "This link is not valid: it works once, and only while the command runs that printed it." }
-                p { "If you have not used it, another user of this machine may have: stop the command." }
-                p.m { (AGAIN) }
-            },
-            Self::ReadOnly => html! {
-                p { "This console runs with --read-only: nothing was changed, and no secret is shown." }
-            },
-            Self::NoForm => html! { p { "Only forms of this console's pages change something." } },
-            Self::TooLarge => {
-                html! { p { "That is too much for a form: publish it by the command line." } }
+            Self::UsedLink => {
+                "This link is not valid: it works once, and only while the command runs that printed it. \
+                 If you have not used it, another user of this machine may have: stop the command."
             }
-            Self::FormToken => html! {
-                p { "The form is of an earlier run of the console. Open the page again and repeat it." }
-            },
+            Self::ReadOnly => {
+                "This console runs with --read-only: it changes nothing, shows no secret."
+            }
+            Self::NoForm => "Only forms of this console's pages change something.",
+            Self::TooLarge => "That is too much for a form: publish it by the command line.",
+            Self::FormToken => "The form is of an earlier run of the console. Open its page again.",
         }
     }
 }
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let title = match self {
-            Self::NotSignedIn { .. } | Self::UsedLink => "Not signed in",
-            _ => "Refused",
+        let is_out = self.status() == StatusCode::UNAUTHORIZED;
+        let body = html! {
+            div.problem role="alert" {
+                p { (self.told()) }
+                // A browser that followed a link from elsewhere has kept its cookie back.
+                @if let Self::NotSignedIn { path } = &self && path.starts_with('/') && !path.starts_with("//") {
+                    p { "If it is, and you came by a link from elsewhere: " a href=(path) { "open the page" } }
+                }
+                @if is_out { p.m { "Run `gridpost console` again and open the link that it prints." } }
+            }
         };
-        let body = html! { div.problem role="alert" { (self.told()) } };
-        let mut answer = (self.status(), page::bare(title, &body)).into_response();
-        let html = HeaderValue::from_static("text/html; charset=utf-8");
-        answer.headers_mut().insert(CONTENT_TYPE, html);
-        answer
+        let title = if is_out { "Not signed in" } else { "Refused" };
+        (self.status(), page::bare(title, &body)).into_response()
     }
 }
 

@@ -10,8 +10,8 @@ use std::sync::{Mutex, PoisonError};
 use axum::body::{Body, to_bytes};
 use axum::extract::{Query, Request, State};
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, LOCATION, ORIGIN,
-    REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, COOKIE, LOCATION, REFERRER_POLICY, SET_COOKIE,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
@@ -58,42 +58,12 @@ pub(super) struct Guard {
     read_only: bool,
 }
 
-/// The facts of a request that decide whether it is answered.
-#[derive(Clone, Debug, Default)]
-struct RequestFacts {
-    method: Method,
-    path: String,
-    host: Option<String>,
-    origin: Option<String>,
-    fetch_site: Option<String>,
-    fetch_mode: Option<String>,
-    cookies: Vec<String>,
+fn changes(request: &Request) -> bool {
+    !matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
-impl RequestFacts {
-    fn of(request: &Request) -> Self {
-        let text = |name: HeaderName| {
-            request.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
-        };
-        Self {
-            method: request.method().clone(),
-            path: request.uri().path().to_owned(),
-            host: text(HOST),
-            origin: text(ORIGIN),
-            fetch_site: text(HeaderName::from_static("sec-fetch-site")),
-            fetch_mode: text(HeaderName::from_static("sec-fetch-mode")),
-            cookies: cookies(request.headers()),
-        }
-    }
-
-    fn changes(&self) -> bool {
-        !matches!(self.method, Method::GET | Method::HEAD)
-    }
-}
-
-fn cookies(headers: &HeaderMap) -> Vec<String> {
-    let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    all.flat_map(|text| text.split(';')).map(|one| one.trim().to_owned()).collect()
+fn header<'r>(request: &'r Request, name: &str) -> Option<&'r str> {
+    request.headers().get(name)?.to_str().ok()
 }
 
 /// 244 random bits as text.
@@ -105,12 +75,24 @@ fn is_same(given: &str, wanted: &str) -> bool {
     given.as_bytes().ct_eq(wanted.as_bytes()).into()
 }
 
+/// A change must come from a page of this console. Everything else may also come from the address bar, or by a
+/// link from elsewhere; what a page of elsewhere loads is refused, where the browser says so.
+fn is_of_this_console(request: &Request, host: &str) -> bool {
+    if changes(request) {
+        return header(request, "origin") == Some(&format!("http://{host}"));
+    }
+    match header(request, "sec-fetch-site") {
+        None | Some("none" | "same-origin") => true,
+        Some(_) => header(request, "sec-fetch-mode") == Some("navigate"),
+    }
+}
+
 impl Guard {
     /// One for that port, and the token that signs in once.
     pub(super) fn new(port: u16, read_only: bool) -> (Self, String) {
         let one_time = secret();
         let names = ["127.0.0.1", "localhost"];
-        let mut hosts: Vec<_> = names.iter().map(|name| format!("{name}:{port}")).collect();
+        let mut hosts = names.map(|name| format!("{name}:{port}")).to_vec();
         // Browsers leave out the port that http has anyway.
         if port == 80 {
             hosts.extend(names.map(str::to_owned));
@@ -131,43 +113,31 @@ impl Guard {
         &self.form_token
     }
 
-    fn check(&self, facts: &RequestFacts) -> Result<(), Refused> {
-        let host = facts.host.as_deref().filter(|host| self.hosts.iter().any(|own| own == host));
-        let host = host.ok_or(Refused::Host)?;
-        if !self.is_of_this_console(facts, host) {
+    fn check(&self, request: &Request) -> Result<(), Refused> {
+        let host = header(request, "host").filter(|host| self.hosts.iter().any(|own| own == host));
+        if !is_of_this_console(request, host.ok_or(Refused::Host)?) {
             return Err(Refused::OtherSite);
         }
-        if facts.path == "/sign-in" || facts.path.starts_with("/assets/") {
+        let path = request.uri().path();
+        if path == "/sign-in" || path.starts_with("/assets/") {
             return Ok(());
         }
-        if !self.is_signed_in(&facts.cookies) {
-            return Err(Refused::NotSignedIn { path: facts.path.clone() });
+        if !self.is_signed_in(request.headers()) {
+            return Err(Refused::NotSignedIn { path: path.to_owned() });
         }
-        let is_question = QUESTIONS.iter().any(|end| facts.path.ends_with(end));
-        if self.read_only && facts.changes() && !is_question {
+        let is_question = QUESTIONS.iter().any(|end| path.ends_with(end));
+        if self.read_only && changes(request) && !is_question {
             return Err(Refused::ReadOnly);
         }
         Ok(())
     }
 
-    /// A change must come from a page of this console. Everything else may also come from the address
-    /// bar, or by a link from elsewhere; what a page of elsewhere loads is refused, where the browser
-    /// says so.
-    fn is_of_this_console(&self, facts: &RequestFacts, host: &str) -> bool {
-        if facts.changes() {
-            let own = format!("http://{host}");
-            return facts.origin.as_deref() == Some(own.as_str());
-        }
-        match facts.fetch_site.as_deref() {
-            None | Some("none" | "same-origin") => true,
-            Some(_) => facts.fetch_mode.as_deref() == Some("navigate"),
-        }
-    }
-
-    fn is_signed_in(&self, cookies: &[String]) -> bool {
-        let own = cookies.iter().filter_map(|one| one.split_once('='));
-        own.into_iter()
-            .any(|(name, value)| name == self.cookie_name && is_same(value, &self.session))
+    fn is_signed_in(&self, headers: &HeaderMap) -> bool {
+        let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut pairs = all.flat_map(|text| text.split(';')).filter_map(|one| one.split_once('='));
+        pairs.any(|(name, value)| {
+            name.trim() == self.cookie_name && is_same(value.trim(), &self.session)
+        })
     }
 
     /// Takes the token that works once.
@@ -183,9 +153,8 @@ impl Guard {
 
 /// Refuses what the guard refuses, and adds the headers that every answer has.
 pub(super) async fn protect(State(app): State<App>, request: Request, next: Next) -> Response {
-    let facts = RequestFacts::of(&request);
-    let mut answer = match admitted(&app, &facts, request).await {
-        Ok(request) if facts.path.starts_with("/assets/") => next.run(request).await,
+    let mut answer = match admitted(&app, request).await {
+        Ok(request) if request.uri().path().starts_with("/assets/") => next.run(request).await,
         Ok(request) => match app.settings.target.now().await {
             Ok(now) => NOW.scope(now, next.run(request)).await,
             // What the page reads fails in the same way, and says so.
@@ -200,16 +169,16 @@ pub(super) async fn protect(State(app): State<App>, request: Request, next: Next
 }
 
 /// The request, if it may pass. A form is read for its token and put back.
-async fn admitted(app: &App, facts: &RequestFacts, request: Request) -> Result<Request, Refused> {
-    app.guard.check(facts)?;
-    if !facts.changes() {
+async fn admitted(app: &App, request: Request) -> Result<Request, Refused> {
+    app.guard.check(&request)?;
+    if !changes(&request) {
         return Ok(request);
     }
-    let (parts, body) = request.into_parts();
-    let kind = parts.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = header(&request, "content-type");
     if !kind.is_some_and(|kind| kind.starts_with("application/x-www-form-urlencoded")) {
         return Err(Refused::NoForm);
     }
+    let (parts, body) = request.into_parts();
     let body = to_bytes(body, FORM_BYTES_MAX).await.map_err(|_| Refused::TooLarge)?;
     let mut pairs = url::form_urlencoded::parse(&body);
     let token = pairs.find(|(name, _)| name == "csrf").map(|(_, token)| token);
@@ -232,7 +201,7 @@ pub(super) async fn sign_in(
     Query(SignIn { token }): Query<SignIn>,
 ) -> Response {
     let guard = &app.guard;
-    if guard.is_signed_in(&cookies(&headers)) {
+    if guard.is_signed_in(&headers) {
         return (StatusCode::SEE_OTHER, [(LOCATION, "/")]).into_response();
     }
     if !guard.take(&token) {
@@ -248,83 +217,87 @@ pub(super) async fn sign_in(
 mod tests {
     use super::*;
 
-    fn facts(guard: &Guard, method: Method, path: &str) -> RequestFacts {
-        RequestFacts {
-            method,
-            path: path.to_owned(),
-            host: Some("127.0.0.1:7072".to_owned()),
-            origin: Some("http://127.0.0.1:7072".to_owned()),
-            cookies: vec![format!("{}={}", guard.cookie_name, guard.session)],
-            ..RequestFacts::default()
+    /// What a signed-in browser sends from a page of its own; a header may be another one, or empty: left out.
+    fn request(guard: &Guard, what: &str, other: (&str, &str)) -> Request {
+        let (method, path) = what.split_once(' ').expect("a method and a path");
+        let cookie = format!("a=b; {}={}", guard.cookie_name, guard.session);
+        let origin = format!("http://{}", guard.hosts[0]);
+        let own = [("host", &*guard.hosts[0]), ("origin", &origin), ("cookie", &cookie)];
+        let mut builder = Request::builder().method(method).uri(path);
+        let kept = own.into_iter().filter(|(name, _)| *name != other.0);
+        for (name, value) in kept.chain([other]).filter(|(_, value)| !value.is_empty()) {
+            builder = builder.header(name, value);
         }
+        builder.body(Body::empty()).expect("a request")
     }
 
     #[test]
     fn what_is_not_the_console_s_own_is_refused() {
         let (guard, _) = Guard::new(7072, false);
-        let text = |text: &str| Some(text.to_owned());
-        let get = || facts(&guard, Method::GET, "/topics");
-        let post = || facts(&guard, Method::POST, "/topics/t/keys");
-        let from = |site: &str, mode: &str, facts: RequestFacts| RequestFacts {
-            fetch_site: text(site),
-            fetch_mode: text(mode),
-            ..facts
-        };
-        assert_eq!(guard.check(&get()), Ok(()));
-        assert_eq!(guard.check(&post()), Ok(()));
-        let local = RequestFacts { host: text("localhost:7072"), ..get() };
-        assert_eq!(guard.check(&local), Ok(()));
-        for host in [None, text("evil.example:7072"), text("127.0.0.1"), text("127.0.0.1:7073")] {
-            assert_eq!(guard.check(&RequestFacts { host, ..get() }), Err(Refused::Host));
+        let (get, post) = ("GET /topics", "POST /topics/t/keys");
+        let out = || Err(Refused::NotSignedIn { path: "/topics".to_owned() });
+        let named = [("x", &guard.session), (&guard.cookie_name, &"x".to_owned())];
+        let [other_name, other_value] = named.map(|(name, value)| format!("{name}={value}"));
+        for (what, other, want) in [
+            (get, ("", ""), Ok(())),
+            (post, ("", ""), Ok(())),
+            (get, ("host", "localhost:7072"), Ok(())),
+            (get, ("host", ""), Err(Refused::Host)),
+            (get, ("host", "evil.example:7072"), Err(Refused::Host)),
+            (get, ("host", "127.0.0.1"), Err(Refused::Host)),
+            (get, ("host", "127.0.0.1:7073"), Err(Refused::Host)),
+            ("GET /assets/console.js", ("host", "evil.example"), Err(Refused::Host)),
+            (post, ("origin", ""), Err(Refused::OtherSite)),
+            (post, ("origin", "null"), Err(Refused::OtherSite)),
+            (post, ("origin", "http://localhost:7072"), Err(Refused::OtherSite)),
+            (post, ("origin", "http://127.0.0.1"), Err(Refused::OtherSite)),
+            (get, ("sec-fetch-site", "same-site"), Err(Refused::OtherSite)),
+            (get, ("sec-fetch-site", "cross-site"), Err(Refused::OtherSite)),
+            (get, ("sec-fetch-site", "same-origin"), Ok(())),
+            (get, ("cookie", ""), out()),
+            (get, ("cookie", &other_name), out()),
+            (get, ("cookie", &other_value), out()),
+            ("GET /sign-in", ("cookie", ""), Ok(())),
+        ] {
+            assert_eq!(guard.check(&request(&guard, what, other)), want, "{what} {other:?}");
         }
-        for origin in [None, text("null"), text("http://localhost:7072"), text("http://127.0.0.1")]
-        {
-            assert_eq!(guard.check(&RequestFacts { origin, ..post() }), Err(Refused::OtherSite));
-        }
-        assert_eq!(guard.check(&from("same-site", "no-cors", get())), Err(Refused::OtherSite));
-        assert_eq!(guard.check(&from("cross-site", "cors", get())), Err(Refused::OtherSite));
-        assert_eq!(guard.check(&from("cross-site", "navigate", get())), Ok(()));
-        assert_eq!(guard.check(&from("same-origin", "cors", get())), Ok(()));
-        let name = &guard.cookie_name;
-        for cookies in [vec![], vec![format!("{name}=x")], vec![format!("x={}", guard.session)]] {
-            let refused = guard.check(&RequestFacts { cookies, ..get() });
-            assert_eq!(refused, Err(Refused::NotSignedIn { path: "/topics".to_owned() }));
+        for (mode, want) in [("cors", false), ("no-cors", false), ("navigate", true)] {
+            let mut linked = request(&guard, get, ("sec-fetch-site", "cross-site"));
+            linked.headers_mut().insert("sec-fetch-mode", HeaderValue::from_static(mode));
+            assert_eq!(guard.check(&linked).is_ok(), want, "{mode}");
         }
     }
 
     #[test]
     fn the_port_of_http_goes_without_saying() {
-        let (guard, _) = Guard::new(80, false);
-        let text = |text: &str| Some(text.to_owned());
+        let (mut guard, _) = Guard::new(80, false);
         for host in ["127.0.0.1", "localhost", "127.0.0.1:80"] {
-            let own = RequestFacts {
-                host: text(host),
-                origin: Some(format!("http://{host}")),
-                ..facts(&guard, Method::POST, "/topics/t/keys")
-            };
-            assert_eq!(guard.check(&own), Ok(()), "{host}");
-            let other = RequestFacts { origin: text("http://evil.example"), ..own };
+            guard.hosts.sort_by_key(|own| own != host);
+            assert_eq!(guard.hosts[0], host);
+            let what = "POST /topics/t/keys";
+            assert_eq!(guard.check(&request(&guard, what, ("", ""))), Ok(()), "{host}");
+            let other = request(&guard, what, ("origin", "http://evil.example"));
             assert_eq!(guard.check(&other), Err(Refused::OtherSite), "{host}");
         }
-        let other = RequestFacts { host: text("evil.example"), ..facts(&guard, Method::GET, "/") };
+        let other = request(&guard, "GET /", ("host", "evil.example"));
         assert_eq!(guard.check(&other), Err(Refused::Host));
     }
 
     #[test]
     fn read_only_refuses_all_but_questions() {
         let (guard, _) = Guard::new(7072, true);
-        for (method, path, want) in [
-            (Method::GET, "/topics", Ok(())),
-            (Method::POST, "/topics/t/subscriptions/s/filter", Ok(())),
-            (Method::POST, "/topics/t/subscriptions/s/retry/preview", Ok(())),
-            (Method::POST, "/topics/t/publish/check", Ok(())),
-            (Method::POST, "/topics/t/publish", Err(Refused::ReadOnly)),
-            (Method::POST, "/topics/t/subscriptions/s/retry", Err(Refused::ReadOnly)),
-            (Method::POST, "/topics/t/keys", Err(Refused::ReadOnly)),
-            (Method::POST, "/waiting/parked", Err(Refused::ReadOnly)),
-            (Method::DELETE, "/topics/t", Err(Refused::ReadOnly)),
+        for (what, want) in [
+            ("GET /topics", Ok(())),
+            ("POST /topics/t/subscriptions/s/filter", Ok(())),
+            ("POST /topics/t/subscriptions/s/retry/preview", Ok(())),
+            ("POST /topics/t/publish/check", Ok(())),
+            ("POST /topics/t/publish", Err(Refused::ReadOnly)),
+            ("POST /topics/t/subscriptions/s/retry", Err(Refused::ReadOnly)),
+            ("POST /topics/t/keys", Err(Refused::ReadOnly)),
+            ("POST /waiting/parked", Err(Refused::ReadOnly)),
+            ("DELETE /topics/t", Err(Refused::ReadOnly)),
         ] {
-            assert_eq!(guard.check(&facts(&guard, method, path)), want, "{path}");
+            assert_eq!(guard.check(&request(&guard, what, ("", ""))), want, "{what}");
         }
     }
 
