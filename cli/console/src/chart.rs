@@ -59,33 +59,32 @@ fn spoken(parts: impl IntoIterator<Item = String>) -> String {
     parts.into_iter().collect::<Vec<_>>().join(", ")
 }
 
+/// A line over steps that are so wide: the height of each, if it is known.
+fn line(steps: &[Option<f64>], width: usize) -> String {
+    let mut path = String::new();
+    let mut last = None;
+    for (step, y) in steps.iter().enumerate() {
+        if let Some(y) = y {
+            let by = if last.is_some() { 'L' } else { 'M' };
+            path += &format!("{by}{} {y:.1}h{width}", step * width);
+        }
+        last = *y;
+    }
+    path
+}
+
 /// A line over the time with the area below it. Steps that are not known are not drawn.
 pub(super) fn spark(values: &[Option<u64>], kind: Kind) -> Markup {
     let highest = values.iter().flatten().max().copied().unwrap_or(0).max(1) as f64;
-    let width = 100.0 / values.len().saturating_sub(1).max(1) as f64;
     let y = |value: u64| 27.0 - 25.0 * (value as f64 / highest);
-    let (mut line, mut area) = (String::new(), String::new());
-    let steps: Vec<_> = values.iter().enumerate().collect();
-    for known in steps.split(|(_, value)| value.is_none()).filter(|known| !known.is_empty()) {
-        let point =
-            |(index, value): &(usize, &Option<u64>)| (*index as f64 * width, y(value.unwrap_or(0)));
-        let mut points: Vec<_> = known.iter().map(point).collect();
-        // One step alone is half a step to either side.
-        if let [(x, y)] = points[..] {
-            let end = if values.len() == 1 { 100.0 } else { (x + width / 2.0).min(100.0) };
-            points = vec![((x - width / 2.0).max(0.0), y), (end, y)];
-        }
-        let text: Vec<_> = points.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-        let text = text.join("L");
-        let (first, last) = (points[0].0, points[points.len() - 1].0);
-        line += &format!("M{text}");
-        area += &format!("M{first:.1} 28L{text}L{last:.1} 28z");
-    }
+    let steps: Vec<_> = values.iter().map(|value| value.map(y)).collect();
+    let area = |(step, y): (usize, &Option<f64>)| y.map(|y| format!("M{step} 28V{y:.1}h1V28z"));
+    let area: String = steps.iter().enumerate().filter_map(area).collect();
     html! {
-        @if !line.is_empty() {
-            svg.spark viewBox="0 0 100 28" preserveAspectRatio="none" aria-hidden="true" {
+        @if !area.is_empty() {
+            svg.spark viewBox={ "0 0 " (steps.len()) " 28" } preserveAspectRatio="none" aria-hidden="true" {
                 path class={ "f-" (kind.name()) } fill-opacity=".16" d=(area) {}
-                path class={ "ln f-" (kind.name()) } d=(line) {}
+                path class={ "ln f-" (kind.name()) } d=(line(&steps, 1)) {}
             }
         }
     }

@@ -197,26 +197,20 @@ pub(super) fn json(text: &str) -> Markup {
 
 /// Returns where the first token ends, and its class.
 fn token(text: &str) -> (usize, &'static str) {
-    let first = text.chars().next().unwrap_or_default();
-    let while_is = |is: fn(char) -> bool| text.find(|c| !is(c)).unwrap_or(text.len());
-    match first {
-        '"' => {
-            let mut escaped = false;
-            let end = text.char_indices().skip(1).find(|(_, c)| {
-                let ends = *c == '"' && !escaped;
-                escaped = *c == '\\' && !escaped;
+    let is_word = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    match text.chars().next() {
+        Some('"') => {
+            let mut is_escaped = false;
+            let ends = |c: char| {
+                let ends = c == '"' && !is_escaped;
+                is_escaped = c == '\\' && !is_escaped;
                 ends
-            });
-            let end = end.map_or(text.len(), |(at, _)| at + 1);
+            };
+            let end = text[1..].find(ends).map_or(text.len(), |at| at + 2);
             (end, if text[end..].trim_start().starts_with(':') { "k" } else { "s" })
         }
-        '-' | '0'..='9' => (while_is(|c| c.is_ascii_digit() || "+-.eE".contains(c)), "d"),
-        'a'..='z' => (while_is(|c| c.is_ascii_lowercase()), "d"),
-        _ => {
-            let is_plain =
-                |c: char| !(c == '"' || c == '-' || c.is_ascii_digit() || c.is_ascii_lowercase());
-            (while_is(is_plain).max(first.len_utf8()), "")
-        }
+        Some(c) if is_word(c) => (text.find(|c| !is_word(c)).unwrap_or(text.len()), "d"),
+        _ => (text.find(|c| c == '"' || is_word(c)).unwrap_or(text.len()), ""),
     }
 }
 

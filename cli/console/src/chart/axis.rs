@@ -10,21 +10,9 @@ use crate::text::visible;
 /// The shortest axis, in seconds.
 pub(super) const LEAST: f64 = 10.0;
 
-/// Marks below the axis: seconds and their names.
-const TICKS: [(f64, &str); 12] = [
-    (0.0, "0"),
-    (1.0, "1 s"),
-    (10.0, "10 s"),
-    (60.0, "1 min"),
-    (300.0, "5 min"),
-    (1_800.0, "30 min"),
-    (7_200.0, "2 h"),
-    (28_800.0, "8 h"),
-    (86_400.0, "24 h"),
-    (172_800.0, "2 d"),
-    (345_600.0, "4 d"),
-    (604_800.0, "7 d"),
-];
+/// Marks below the axis, in seconds.
+const TICKS: [u32; 12] =
+    [0, 1, 10, 60, 300, 1_800, 7_200, 28_800, 86_400, 172_800, 345_600, 604_800];
 
 /// Least distance of two names below the axis, in per cent.
 const APART: f64 = 9.0;
@@ -112,19 +100,18 @@ pub(super) fn end(x: &str, y: u32) -> Markup {
 }
 
 fn ticks(longest: f64, y: u32) -> Markup {
-    let mut last = f64::MIN;
-    let places = TICKS.iter().filter(|(seconds, _)| *seconds <= longest);
-    let places = places.map(|(seconds, name)| (place(*seconds, longest), *name));
-    let fits = |(x, _): &(f64, &str)| {
-        let fits = *x - last >= APART;
-        last = if fits { *x } else { last };
-        fits
-    };
+    let mut free = f64::MIN;
     html! {
-        @for (x, name) in places.filter(fits) {
-            @let x = percent(x);
-            line.s-line x1=(x) x2=(x) y1=(y) y2=(y + 8) {}
-            text x=(x) y=(y + 22) text-anchor="middle" { (name) }
+        @for seconds in TICKS.into_iter().filter(|seconds| f64::from(*seconds) <= longest) {
+            @let place = place(seconds.into(), longest);
+            @if place >= free {
+                @let () = free = place + APART;
+                @let x = percent(place);
+                line.s-line x1=(x) x2=(x) y1=(y) y2=(y + 8) {}
+                text x=(x) y=(y + 22) text-anchor="middle" {
+                    @if seconds == 0 { "0" } @else { (duration(Duration::from_secs(seconds.into()))) }
+                }
+            }
         }
     }
 }

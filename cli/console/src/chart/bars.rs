@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use maud::{Markup, html};
+use serde_json::json;
 
 use super::{Kind, legend};
 use crate::text::{number, visible};
@@ -71,21 +72,14 @@ impl Span {
         time(self.at(step), self.form(every))
     }
 
-    /// The labels below the picture: the beginning of each of a few bars, else about seven times from
-    /// the beginning to the end, at the same distances.
+    /// The labels below the picture: about seven times from the beginning to the end, at the same distances.
     pub(super) fn labels(self) -> Markup {
-        let few = (1..=8).contains(&self.steps);
-        let length = self.length();
-        let gaps = if few { self.steps as u64 } else { gaps(length) };
-        let every = length / gaps;
-        let labels = if few { 0..gaps } else { 0..gaps + 1 };
+        let gaps = gaps(self.length());
+        let every = self.length() / gaps;
+        let at = |label| self.begins + Duration::from_millis(every * label);
         html! {
-            ol class=(if few { "x cat" } else { "x" }) aria-hidden="true" {
-                @if self.steps > 0 {
-                    @for label in labels {
-                        li { (time(self.begins + Duration::from_millis(every * label), self.form(every))) }
-                    }
-                }
+            ol.x aria-hidden="true" {
+                @if self.steps > 0 { @for label in 0..=gaps { li { (time(at(label), self.form(every))) } } }
             }
         }
     }
@@ -151,34 +145,28 @@ fn highest(series: &[Series]) -> u128 {
     (0..steps(series)).map(sum).max().unwrap_or(0)
 }
 
-/// Returns the bars of each series, the first one's lowest: of each step that counts something the
-/// step, the bar's top and its height.
-fn stacked(series: &[Series], height: f64, top: f64) -> Vec<Vec<(usize, f64, f64)>> {
+/// Returns the bars of each series as one path, the first one's lowest; a step is 10 wide. Between series of a
+/// bar is a thin gap. What counts anything is seen.
+fn paths(series: &[Series], height: f64, top: u128) -> Vec<String> {
     let mut tops = vec![height; steps(series)];
-    let mut bars = |one: &Series| {
-        let counted = one.values.iter().enumerate().filter(|(_, count)| **count > 0);
-        let bar = |(step, count): (usize, &u64)| {
-            let own = (*count as f64 * height / top).max(height / 110.0);
+    let mut path = |(at, one): (usize, &Series)| {
+        let gap = if at > 0 { height * 0.008 } else { 0.0 };
+        let mut path = String::new();
+        for (step, count) in one.values.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let own = (*count as f64 * height / top as f64).max(height / 110.0);
             tops[step] -= own;
-            (step, tops[step], own)
-        };
-        counted.map(bar).collect()
+            let shown = if own > 2.5 * gap { own - gap } else { own };
+            path += &format!("M{} {:.1}h8v{shown:.1}h-8z", step * 10 + 1, tops[step]);
+        }
+        path
     };
-    series.iter().map(&mut bars).collect()
+    series.iter().enumerate().map(&mut path).collect()
 }
 
-/// Draws each series as one path; a step is 10 wide. Between series of a bar is a thin gap.
-fn paths(series: &[Series], height: f64, top: u128) -> Markup {
-    let bar = |gap: f64, (step, top, own): (usize, f64, f64)| {
-        let own = if own > 2.5 * gap { own - gap } else { own };
-        format!("M{} {top:.1}h8v{own:.1}h-8z", step * 10 + 1)
-    };
-    let gaps = std::iter::once(0.0).chain(std::iter::repeat(height * 0.008));
-    let drawn = series.iter().zip(gaps).zip(stacked(series, height, top as f64));
+fn drawn(series: &[Series], height: f64, top: u128) -> Markup {
     html! {
-        @for ((one, gap), bars) in drawn.filter(|(_, bars)| !bars.is_empty()) {
-            @let path: String = bars.into_iter().map(|one| bar(gap, one)).collect();
-            path class={ "f-" (one.kind.name()) } d=(path) {}
+        @for (one, path) in series.iter().zip(paths(series, height, top)) {
+            @if !path.is_empty() { path class={ "f-" (one.kind.name()) } d=(path) {} }
         }
     }
 }
@@ -188,12 +176,10 @@ fn paths(series: &[Series], height: f64, top: u128) -> Markup {
 pub(super) fn figure(label: &str, span: Span, series: &[Series], plot: &Markup) -> Markup {
     let (names, values): (Vec<_>, Vec<_>) =
         series.iter().map(|one| (visible(&one.name), &one.values)).unzip();
-    let json = |text: serde_json::Result<String>| text.unwrap_or_default();
     html! {
         figure.chart tabindex="0" aria-label=(visible(label))
             data-t0=(span.begins.as_millis()) data-step=(span.step.as_millis())
-            data-names=(json(serde_json::to_string(&names)))
-            data-values=(json(serde_json::to_string(&values))) {
+            data-names=(json!(names)) data-values=(json!(values)) {
             (plot)
         }
     }
@@ -230,7 +216,7 @@ impl<'a> Bars<'a> {
                 svg viewBox={ "0 0 " (width) " 100" } preserveAspectRatio="none" shape-rendering="crispEdges"
                     role="img" aria-label={ (visible(label)) ". The table has the same." } {
                     @for y in [0, 25, 50, 75, 100] { line.s-line x1="0" x2=(width) y1=(y) y2=(y) {} }
-                    (paths(series, 100.0, top))
+                    (drawn(series, 100.0, top))
                     @if let Some(mark) = mark {
                         @let x = format!("{:.1}", mark * 10.0);
                         line.s-ink x1=(x) x2=(x) y1="0" y2="100" {}
@@ -279,7 +265,7 @@ pub(crate) fn minibars(series: &[Series]) -> Markup {
     html! {
         svg width="96" height="22" viewBox={ "0 0 " (steps(series).max(1) * 10) " 22" }
             preserveAspectRatio="none" shape-rendering="crispEdges" aria-hidden="true" {
-            (paths(series, 22.0, highest(series).max(1)))
+            (drawn(series, 22.0, highest(series).max(1)))
         }
     }
 }
@@ -314,28 +300,28 @@ mod tests {
     fn the_heights_of_a_bar_sum_up_to_its_share_of_the_axis() {
         let one = |values: &[u64]| Series::of(Kind::Ok, "", values.to_vec());
         let series = [one(&[30, 0, 20]), one(&[10, 40])];
-        let bars = stacked(&series, 100.0, 80.0);
-        let first = vec![(0, 62.5, 37.5), (2, 75.0, 25.0)];
-        assert_eq!(bars, [first, vec![(0, 50.0, 12.5), (1, 50.0, 50.0)]]);
+        let want =
+            ["M1 62.5h8v37.5h-8zM21 75.0h8v25.0h-8z", "M1 50.0h8v11.7h-8zM11 50.0h8v49.2h-8z"];
+        assert_eq!(paths(&series, 100.0, 80), want);
         let series = [one(&[u64::MAX]), one(&[u64::MAX])];
-        let bars = stacked(&series, 100.0, nice(highest(&series)) as f64);
-        assert!(bars.concat().iter().all(|(_, top, own)| *top >= 0.0 && *own > 45.0), "{bars:?}");
-        let small = stacked(&[one(&[1])], 110.0, 1e9);
-        assert_eq!(small, [[(0, 109.0, 1.0)]], "what counts anything is seen");
+        let want = ["M1 53.9h8v46.1h-8z", "M1 7.8h8v45.3h-8z"];
+        assert_eq!(paths(&series, 100.0, nice(highest(&series))), want);
+        assert_eq!(paths(&[one(&[1])], 110.0, 1_000_000_000), ["M1 109.0h8v1.0h-8z"]);
     }
 
     #[test]
     fn the_labels_of_a_span_are_round_times() {
         let begins = Timestamp::parse_rfc_3339("2026-11-28T08:30:00Z").expect("a time");
         // Seconds of a step, steps, the number of labels, the first ones.
-        let table: [(u64, usize, usize, &[&str]); 8] = [
+        let table: [(u64, usize, usize, &[&str]); 9] = [
             (300, 72, 7, &["08:30", "09:30"]),
             (60, 15, 6, &["08:30", "08:33"]),
             (60, 60, 7, &["08:30", "08:40"]),
             (5, 24, 7, &["08:30:00", "08:30:20"]),
             (3_600, 24, 7, &["08:30", "12:30"]),
             (3_600, 168, 8, &["28 Nov 08:30", "29 Nov 08:30"]),
-            (3_600, 3, 3, &["08:30", "09:30"]),
+            (3_600, 3, 4, &["08:30", "09:30"]),
+            (3_600, 1, 7, &["08:30", "08:40"]),
             (3_600, 0, 0, &[]),
         ];
         for (seconds, steps, count, first) in table {

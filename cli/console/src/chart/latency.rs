@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use maud::{Markup, html};
 
-use super::{Kind, bars, spoken};
+use super::{Kind, bars, dot};
 use crate::text::{bound, bounds, number, visible};
 use bars::{Series, Span};
 use gridpost_api::journal::latency::PERCENTS;
@@ -32,46 +32,26 @@ fn name(bucket: usize) -> String {
     bound(BOUNDS_MS.get(bucket).map_or(last, |bound| Latency::AtMost(*bound)))
 }
 
-/// Buckets between two texts that have room beside each other on a phone.
-const NEAR: usize = 4;
-
-/// The percentiles on a line with all bounds; nothing without events.
+/// The percentiles, and where they are between all bounds; nothing without events.
 pub(crate) fn strip(latencies: &Latencies) -> Markup {
-    let kinds = [Kind::Ok, Kind::Acc, Kind::Warn];
-    let found: Vec<_> = PERCENTS
-        .into_iter()
-        .zip(kinds)
+    let kinds = PERCENTS.into_iter().zip([Kind::Ok, Kind::Acc, Kind::Warn]);
+    let found: Vec<_> = kinds
         .filter_map(|(percent, kind)| Some((percent, kind, latencies.percentile(percent)?)))
         .collect();
-    let groups: Vec<_> = found.chunk_by(|one, next| one.2 == next.2).collect();
-    let at = |group: usize| groups.get(group).map(|same| bucket(same[0].2));
-    // On a phone, texts of places that are so near would be written over each other.
-    let is_near = |one: Option<usize>, next: Option<usize>| {
-        one.zip(next).is_some_and(|(one, next)| next - one < NEAR)
-    };
-    // Beside the first and the last there is room for a text.
-    let x = |bucket: usize| format!("{:.1}%", 15.0 + 73.0 * bucket as f64 / (ROWS - 1) as f64);
-    let label = found.iter().map(|(percent, _, latency)| format!("p{percent} {}", bound(*latency)));
+    let x = |latency| format!("{:.1}%", 100.0 * bucket(latency) as f64 / (ROWS - 1) as f64);
     html! {
         @if let Some((_, _, first)) = found.first() {
-            svg.tl height="60" role="img" aria-label=(spoken(label)) {
-                rect.f-sunk x="0" y="20" width="100%" height="6" rx="3" {}
-                rect.f-ok x="0" y="20" width=(x(bucket(*first))) height="6" rx="3" {}
-                @for (group, same) in groups.iter().enumerate() {
-                    @let (_, kind, latency) = same[same.len() - 1];
-                    @let x = x(bucket(latency));
-                    @let follows = group > 0 && is_near(at(group - 1), at(group));
-                    @let (lower, anchor) = match (follows, is_near(at(group), at(group + 1))) {
-                        (false, false) => (false, "middle"),
-                        (false, true) => (false, "end"),
-                        (true, true) => (true, "middle"),
-                        (true, false) => (false, "start"),
-                    };
-                    @let names: Vec<_> = same.iter().map(|(percent, ..)| percent.to_string()).collect();
-                    rect class={ "f-" (kind.name()) } x=(x) y="16" width="3" height="14" rx="1.5"
+            ul.key {
+                @for (percent, kind, latency) in &found {
+                    li { (dot(*kind)) "p" (percent) " " b.n { (bound(*latency)) } }
+                }
+            }
+            svg.tl height="24" aria-hidden="true" {
+                rect.f-sunk y="4" width="100%" height="6" rx="3" {}
+                rect.f-ok y="4" width=(x(*first)) height="6" rx="3" {}
+                @for (_, kind, latency) in found.iter().rev() {
+                    rect class={ "f-" (kind.name()) } x=(x(*latency)) width="3" height="14" rx="1.5"
                         transform="translate(-1.5)" {}
-                    text.b x=(x) y="11" text-anchor=(anchor) { "p" (names.join("/")) }
-                    text x=(x) y=(if lower { 56 } else { 44 }) text-anchor=(anchor) { (bound(latency)) }
                 }
             }
         }
@@ -110,21 +90,6 @@ fn cells(columns: &[Latencies], shade: usize) -> String {
     path
 }
 
-/// The line of the percentile, broken where there is none.
-fn line(columns: &[Latencies]) -> String {
-    let mut path = String::new();
-    let mut last = None;
-    for (step, column) in columns.iter().enumerate() {
-        let found = column.percentile(PERCENT);
-        if let Some(latency) = found {
-            let by = if last.is_some() { 'L' } else { 'M' };
-            path += &format!("{by}{} {}h10", step * 10, bound_y(bucket(latency)));
-        }
-        last = found;
-    }
-    path
-}
-
 impl Heat<'_> {
     fn span(&self) -> Span {
         Span { begins: self.begins, step: self.step, steps: self.columns.len() }
@@ -134,7 +99,10 @@ impl Heat<'_> {
     pub(crate) fn picture(&self) -> Markup {
         let Heat { label, columns, .. } = self;
         let (width, height) = (columns.len().max(1) * 10, ROWS * 10);
-        let line = line(columns);
+        let height_of = |latency| bound_y(bucket(latency)) as f64;
+        let line: Vec<_> =
+            columns.iter().map(|one| one.percentile(PERCENT).map(height_of)).collect();
+        let line = super::line(&line, 10);
         let plot = html! {
             div.plot {
                 // At the bounds, which lie between the rows.
@@ -150,7 +118,7 @@ impl Heat<'_> {
                         @let path = cells(columns, shade);
                         @if !path.is_empty() { path.f-acc fill-opacity=(opacity) d=(path) {} }
                     }
-                    @if !line.is_empty() { path.ln.s-warn d=(line) {} }
+                    @if !line.is_empty() { path.ln.f-warn d=(line) {} }
                 }
                 (self.span().labels())
             }
