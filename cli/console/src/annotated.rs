@@ -32,35 +32,24 @@ fn is_at(target: Option<&str>, path: &str) -> bool {
 
 /// Lines of a document with the path of the member that begins in each.
 fn write(value: &Value, path: &str, indent: &str, name: &str, lines: &mut Vec<(String, String)>) {
-    let deeper = format!("{indent}  ");
-    let open = |open: &str, lines: &mut Vec<_>| {
-        lines.push((path.to_owned(), format!("{indent}{name}{open}")));
-    };
-    match value {
+    let below = |member: &String| [path, member].join(if path.is_empty() { "" } else { "." });
+    let (open, close, members): (_, _, Vec<_>) = match value {
         Value::Object(members) if !members.is_empty() => {
-            open("{", lines);
-            for (member, value) in members {
-                let below =
-                    if path.is_empty() { member.clone() } else { format!("{path}.{member}") };
-                write(
-                    value,
-                    &below,
-                    &deeper,
-                    &format!("{}: ", Value::from(member.as_str())),
-                    lines,
-                );
-            }
-            lines.push((String::new(), format!("{indent}}}")));
+            let member =
+                |(name, value)| (below(name), format!("{}: ", Value::from(name.as_str())), value);
+            ('{', '}', members.iter().map(member).collect())
         }
         Value::Array(elements) if !elements.is_empty() => {
-            open("[", lines);
-            for (index, value) in elements.iter().enumerate() {
-                write(value, &format!("{path}[{index}]"), &deeper, "", lines);
-            }
-            lines.push((String::new(), format!("{indent}]")));
+            let element = |(at, value)| (format!("{path}[{at}]"), String::new(), value);
+            ('[', ']', elements.iter().enumerate().map(element).collect())
         }
-        value => open(&value.to_string(), lines),
+        value => return lines.push((path.to_owned(), format!("{indent}{name}{value}"))),
+    };
+    lines.push((path.to_owned(), format!("{indent}{name}{open}")));
+    for (path, name, value) in members {
+        write(value, &path, &format!("{indent}  "), &name, lines);
     }
+    lines.push((String::new(), format!("{indent}{close}")));
 }
 
 #[cfg(test)]

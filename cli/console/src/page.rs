@@ -249,34 +249,30 @@ fn document(title: &str, side: &Markup, content: &Markup, is_live: bool) -> Mark
 
 /// Notes that the script shows where the page is not up to date.
 fn stale() -> Markup {
-    let notes = [
-        (
-            "note",
-            "the console got no usable answer. It is tried again; what you have typed is kept.",
-        ),
-        (
-            "closed",
-            "the console was ended, or this browser is no longer signed in. Open the link that it prints.",
-        ),
-        ("gone", "what it shows is no longer there."),
-    ];
     html! {
         div.note.warn id="stale" role="alert" hidden {
             (icon(Icon::Alert))
-            div { "This page is not up to date: " @for (why, told) in notes { span data-why=(why) { (told) } } }
+            div {
+                "This page is not up to date: "
+                span data-why="note" { "the console gave no usable answer. It is tried again; what you have typed is kept." }
+                span data-why="closed" {
+                    "the console was ended, or this browser is no longer signed in. Open the link that it prints."
+                }
+                span data-why="gone" { "what it shows is no longer there." }
+            }
         }
     }
 }
 
 fn keys() -> Markup {
-    let pages = TABS.iter().flat_map(|(_, entries)| entries.iter());
-    let pages: Vec<_> = pages.map(|(.., url, name, _, key)| (*url, *name, *key)).collect();
     html! {
         dialog id="shortcuts" aria-labelledby="shortcuts-title" {
             h2 id="shortcuts-title" { "Keyboard shortcuts" }
             dl.kv {
                 @for (key, what) in KEYS { dt { kbd { (key) } } dd { (what) } }
-                @for (url, name, key) in &pages { dt { kbd { "g" } " " kbd { (key) } } dd data-go=(key) data-url=(url) { (name) } }
+                @for (_, url, name, _, key) in TABS.iter().flat_map(|(_, entries)| *entries) {
+                    dt { kbd { "g" } " " kbd { (key) } } dd data-go=(key) data-url=(url) { (name) }
+                }
             }
             form method="dialog" { button { "Close" } }
         }

@@ -60,32 +60,32 @@ fn told(point: &Point) -> String {
     format!("{} at {}", visible(&point.told), duration(at))
 }
 
-/// Returns them in the order of time.
-fn sorted(points: &[Point]) -> Vec<&Point> {
+/// The points in the order of time, each with its title, on a line at that height, and what is below them.
+fn drawn(name: &str, points: &[Point], longest: f64, size: (u32, u32), below: &Markup) -> Markup {
+    let (height, y) = size;
     let mut points: Vec<_> = points.iter().collect();
     points.sort_by(|one, other| one.at.total_cmp(&other.at));
-    points
-}
-
-/// The points, each with its title, on a line at that height.
-fn line(points: &[Point], longest: f64, y: u32) -> Markup {
+    let all: Vec<_> = points.iter().map(|point| told(point)).collect();
     let mut free = f64::MIN;
     html! {
-        line.s-line x1="2%" x2="98%" y1=(y) y2=(y) stroke-width="2" {}
-        @for point in sorted(points) {
-            @let place = place(point.at, longest);
-            @let x = percent(place);
-            @let half = 1.0 + 0.8 * point.label.chars().count() as f64;
-            g {
-                title { (told(point)) }
-                @match point.mark {
-                    Mark::Dot(kind) => circle class={ "f-" (kind.name()) } cx=(x) cy=(y) r="6" {},
-                    Mark::Next => circle.hol cx=(x) cy=(y) r="6" {},
-                    Mark::End => (end(&x, y)),
-                }
-                @if !point.label.is_empty() && place - half >= free {
-                    @let () = free = place + half;
-                    text.b x=(x) y=(y.saturating_sub(12)) text-anchor="middle" { (visible(&point.label)) }
+        svg.tl height=(height) role="img" aria-label={ (visible(name)) ": " (all.join("; ")) } {
+            (below)
+            line.s-line x1="2%" x2="98%" y1=(y) y2=(y) stroke-width="2" {}
+            @for (point, told) in points.iter().zip(&all) {
+                @let place = place(point.at, longest);
+                @let x = percent(place);
+                @let half = 1.0 + 0.8 * point.label.chars().count() as f64;
+                g {
+                    title { (told) }
+                    @match point.mark {
+                        Mark::Dot(kind) => circle class={ "f-" (kind.name()) } cx=(x) cy=(y) r="6" {},
+                        Mark::Next => circle.hol cx=(x) cy=(y) r="6" {},
+                        Mark::End => (end(&x, y)),
+                    }
+                    @if !point.label.is_empty() && place - half >= free {
+                        @let () = free = place + half;
+                        text.b x=(x) y=(y.saturating_sub(12)) text-anchor="middle" { (visible(&point.label)) }
+                    }
                 }
             }
         }
@@ -121,20 +121,10 @@ fn present(now: Option<f64>, longest: f64) -> Option<String> {
     now.filter(|now| *now <= longest).map(|now| percent(place(now, longest)))
 }
 
-/// Returns what those are told who don't see the points.
-fn label(name: &str, points: &[Point]) -> String {
-    let told: Vec<_> = sorted(points).into_iter().map(told).collect();
-    format!("{}: {}", visible(name), told.join("; "))
-}
-
 /// Points with their labels, above the names of times.
 pub(crate) fn axis(name: &str, points: &[Point]) -> Markup {
     let longest = length(points);
-    html! {
-        svg.tl height="66" role="img" aria-label=(label(name, points)) {
-            (ticks(longest, 32)) (line(points, longest, 32))
-        }
-    }
+    drawn(name, points, longest, (66, 32), &ticks(longest, 32))
 }
 
 /// The axis alone, above lines that have no names of times.
@@ -153,10 +143,7 @@ pub(super) fn head(longest: f64, now: Option<f64>) -> Markup {
 
 /// The points alone, on an axis of that length.
 pub(super) fn bare(name: &str, points: &[Point], longest: f64, now: Option<f64>) -> Markup {
-    html! {
-        svg.tl height="26" role="img" aria-label=(label(name, points)) {
-            @if let Some(x) = present(now, longest) { line.s-ink x1=(x) x2=(x) y1="-14" y2="40" {} }
-            (line(points, longest, 13))
-        }
-    }
+    let now = present(now, longest);
+    let now = html! { @if let Some(x) = now { line.s-ink x1=(x) x2=(x) y1="-14" y2="40" {} } };
+    drawn(name, points, longest, (26, 13), &now)
 }
