@@ -103,7 +103,7 @@ pub(super) async fn list(
         ("Next attempt", "nw"),
     ];
     let find = with_query("/events", &[("topic", &topic)]);
-    let find = kit::button(&find, Some(Icon::Search), "Find an event");
+    let find = kit::button(&find, Some(Icon::SEARCH), "Find an event");
     let (title, told) = match page.items.is_empty() {
         true => (
             "No failing delivery waits here",
@@ -121,7 +121,7 @@ pub(super) async fn list(
             Ok(health) => (state_note(health, None, now)),
         }
         (kit::flush("Deliveries", outcomes(&url, (after, outcome), &page), html! {
-            @if rows.is_empty() { (kit::nothing(Icon::Check, title, told, find, "")) }
+            @if rows.is_empty() { (kit::nothing(Icon::CHECK, title, told, find, "")) }
             @else { (kit::table("Failing deliveries", &head, &rows)) }
         }))
         @match &lines {
@@ -267,7 +267,7 @@ pub(super) fn attempt_now(app: &App, url: &str, delivery: &Delivery) -> Markup {
         @if delivery.status == DeliveryStatus::Waiting && app.may_change() {
             (app.act(&format!("{url}/resend"), html! {
                 button.pri id={ "resend-" (delivery.id) } title="Whatever its wait and its endpoint's health" {
-                    (kit::icon(Icon::Play)) "Attempt now"
+                    (kit::icon(Icon::PLAY)) "Attempt now"
                 }
             }))
         }
@@ -374,7 +374,7 @@ fn facts(delivery: &Delivery, line: Option<&AttemptLine>) -> Markup {
 fn health_card(app: &App, url: &str, health: &Health) -> Markup {
     let fixed = html! {
         @if health.until.is_some() && app.may_change() {
-            @let button = html! { button id="fixed" { (kit::icon(Icon::Check)) "Mark as fixed" } };
+            @let button = html! { button id="fixed" { (kit::icon(Icon::CHECK)) "Mark as fixed" } };
             (app.act(&format!("{url}/reset"), button))
         }
     };

@@ -211,7 +211,7 @@ fn nothing(typed: &EventQuery, id: &str, known: &[&Explanation]) -> Markup {
         (kit::button("#give", None, "Ask every filter"))
     };
     let title = format!("No attempt of “{}” is known", visible(id));
-    kit::flush("", "", kit::nothing(Icon::Search, &title, text, actions, ""))
+    kit::flush("", "", kit::nothing(Icon::SEARCH, &title, text, actions, ""))
 }
 
 fn of_topic(app: &App, of: &Explanation, id: &str, now: Timestamp) -> Markup {

@@ -6,61 +6,40 @@ use super::chart::{Kind, dot};
 use super::text::{self, visible};
 use super::urls::with_query;
 
-/// Pictures of one colour beside a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Icon {
-    Overview,
-    Tail,
-    Ledger,
-    Topic,
-    Event,
-    Waiting,
-    DeadLetter,
-    Cost,
-    Search,
-    Plus,
-    Copy,
-    Alert,
-    Check,
-    Pause,
-    Play,
-    Send,
-    Menu,
-}
+/// A picture of one colour beside a word, as a path on a grid of 16.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Icon(&'static str);
 
 impl Icon {
-    /// Returns its path on a grid of 16.
-    fn path(self) -> &'static str {
-        match self {
-            Self::Overview => "M2.5 9.5h4v4h-4zM9.5 2.5h4v11h-4zM2.5 2.5h4v4h-4z",
-            Self::Tail => "M1.5 8.5h3l2-5 3 9 2-4h3",
-            Self::Ledger => "M2 5.5h12M2 10.5h12M9.5 3l2.5 2.5L9.5 8M6.5 8 4 10.5 6.5 13",
-            Self::Topic => {
-                "M8 8h.01M5 11a4.2 4.2 0 0 1 0-6M11 5a4.2 4.2 0 0 1 0 6M2.8 13.2a7.4 7.4 0 0 1 0-10.4M13.2 \
-                 2.8a7.4 7.4 0 0 1 0 10.4"
-            }
-            Self::Event => "M8.5 1.5 3 9h4.5l-1 5.5L12.5 7H8z",
-            Self::Waiting => "M8 14.5a6.5 6.5 0 1 0 0-13 6.5 6.5 0 0 0 0 13zM8 4.5V8l2.5 1.5",
-            Self::DeadLetter => "M2 3.5h12v9H2zM2.5 4 8 8.5 13.5 4M6 12l4-0",
-            Self::Cost => {
-                "M8 1.5v13M11 4.5C10.5 3.5 9.5 3 8 3 6.3 3 5 3.9 5 5.3c0 3.3 6.2 1.7 6.2 5C11.2 12 9.8 13 8 \
-                 13c-1.7 0-2.9-.6-3.4-1.8"
-            }
-            Self::Search => "M7 12A5 5 0 1 0 7 2a5 5 0 0 0 0 10zM14 14l-3.5-3.5",
-            Self::Plus => "M8 3v10M3 8h10",
-            Self::Copy => "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
-            Self::Alert => "M8 1.8 15 14H1zM8 6.5v3.2M8 11.9v.01",
-            Self::Check => "M3 8.5 6.5 12 13 4.5",
-            Self::Pause => "M5.5 3v10M10.5 3v10",
-            Self::Play => "M4.5 2.5v11l8.5-5.5z",
-            Self::Send => "M14 2 2 7l4.5 2.5L9 14z M6.5 9.5 14 2",
-            Self::Menu => "M2 4h12M2 8h12M2 12h12",
-        }
-    }
+    pub(super) const OVERVIEW: Self = Self("M2.5 9.5h4v4h-4zM9.5 2.5h4v11h-4zM2.5 2.5h4v4h-4z");
+    pub(super) const TAIL: Self = Self("M1.5 8.5h3l2-5 3 9 2-4h3");
+    pub(super) const LEDGER: Self =
+        Self("M2 5.5h12M2 10.5h12M9.5 3l2.5 2.5L9.5 8M6.5 8 4 10.5 6.5 13");
+    pub(super) const TOPIC: Self = Self(
+        "M8 8h.01M5 11a4.2 4.2 0 0 1 0-6M11 5a4.2 4.2 0 0 1 0 6M2.8 13.2a7.4 7.4 0 0 1 0-10.4M13.2 \
+         2.8a7.4 7.4 0 0 1 0 10.4",
+    );
+    pub(super) const EVENT: Self = Self("M8.5 1.5 3 9h4.5l-1 5.5L12.5 7H8z");
+    pub(super) const WAITING: Self =
+        Self("M8 14.5a6.5 6.5 0 1 0 0-13 6.5 6.5 0 0 0 0 13zM8 4.5V8l2.5 1.5");
+    pub(super) const DEAD_LETTER: Self = Self("M2 3.5h12v9H2zM2.5 4 8 8.5 13.5 4M6 12l4-0");
+    pub(super) const COST: Self = Self(
+        "M8 1.5v13M11 4.5C10.5 3.5 9.5 3 8 3 6.3 3 5 3.9 5 5.3c0 3.3 6.2 1.7 6.2 5C11.2 12 9.8 13 8 \
+         13c-1.7 0-2.9-.6-3.4-1.8",
+    );
+    pub(super) const SEARCH: Self = Self("M7 12A5 5 0 1 0 7 2a5 5 0 0 0 0 10zM14 14l-3.5-3.5");
+    pub(super) const PLUS: Self = Self("M8 3v10M3 8h10");
+    pub(super) const COPY: Self = Self("M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3");
+    pub(super) const ALERT: Self = Self("M8 1.8 15 14H1zM8 6.5v3.2M8 11.9v.01");
+    pub(super) const CHECK: Self = Self("M3 8.5 6.5 12 13 4.5");
+    pub(super) const PAUSE: Self = Self("M5.5 3v10M10.5 3v10");
+    pub(super) const PLAY: Self = Self("M4.5 2.5v11l8.5-5.5z");
+    pub(super) const SEND: Self = Self("M14 2 2 7l4.5 2.5L9 14z M6.5 9.5 14 2");
+    pub(super) const MENU: Self = Self("M2 4h12M2 8h12M2 12h12");
 }
 
 pub(super) fn icon(icon: Icon) -> Markup {
-    html! { svg.i viewBox="0 0 16 16" aria-hidden="true" { path d=(icon.path()) {} } }
+    html! { svg.i viewBox="0 0 16 16" aria-hidden="true" { path d=(icon.0) {} } }
 }
 
 /// Returns the class of a background with a text on it.
@@ -190,10 +169,10 @@ pub(super) fn unit(value: impl Render, unit: impl Render) -> Markup {
 /// A sentence that says how things are, with what to do.
 pub(super) fn note(kind: Kind, title: &str, text: impl Render, actions: impl Render) -> Markup {
     let (icon, role) = match kind {
-        Kind::Bad => (Icon::Alert, "alert"),
-        Kind::Warn => (Icon::Alert, "status"),
-        Kind::Mute => (Icon::Pause, "status"),
-        _ => (Icon::Check, "status"),
+        Kind::Bad => (Icon::ALERT, "alert"),
+        Kind::Warn => (Icon::ALERT, "status"),
+        Kind::Mute => (Icon::PAUSE, "status"),
+        _ => (Icon::CHECK, "status"),
     };
     html! {
         div class={ "note " (class(kind)) } role=(role) {
@@ -230,7 +209,7 @@ pub(super) fn nothing(
 
 /// Says in one sentence what is not there.
 pub(super) fn empty(what: &str, command: &str) -> Markup {
-    nothing(Icon::Check, what, "", "", command)
+    nothing(Icon::CHECK, what, "", "", command)
 }
 
 /// A link that looks like a button.
@@ -241,7 +220,7 @@ pub(super) fn button(url: &str, icon: Option<Icon>, label: &str) -> Markup {
 /// A button that copies a text; hidden without a script.
 pub(super) fn copy(text: &str, what: &str) -> Markup {
     html! {
-        button.ghost.script type="button" data-copy=(text) aria-label={ "Copy " (what) } { (icon(Icon::Copy)) }
+        button.ghost.script type="button" data-copy=(text) aria-label={ "Copy " (what) } { (icon(Icon::COPY)) }
     }
 }
 
@@ -282,28 +261,11 @@ fn id_of(kind: &str, label: &str) -> String {
 }
 
 /// A column: its head, and classes: `n` for numbers, `gr` for the one that takes what is left.
-#[derive(Clone, Copy)]
-pub(super) struct Column<'a>(&'a str, &'a str);
-
-impl<'a> From<&'a str> for Column<'a> {
-    fn from(head: &'a str) -> Self {
-        Self(head, "")
-    }
-}
-
-impl<'a> From<(&'a str, &'a str)> for Column<'a> {
-    fn from((head, class): (&'a str, &'a str)) -> Self {
-        Self(head, class)
-    }
-}
+type Column<'a> = (&'a str, &'a str);
 
 /// A table that scrolls by itself where it is too wide; on a phone its rows are cards, without cells that say
 /// nothing. A page has each label once.
-pub(super) fn table<'a>(
-    label: &str,
-    head: &[impl Into<Column<'a>> + Copy],
-    rows: &[Vec<Markup>],
-) -> Markup {
+pub(super) fn table(label: &str, head: &[Column<'_>], rows: &[Vec<Markup>]) -> Markup {
     let caption = id_of("caption", label);
     html! {
         div.scroll id=(id_of("table", label)) role="region" aria-labelledby=(caption) tabindex="0" {
@@ -317,12 +279,12 @@ pub(super) fn table<'a>(
 }
 
 /// The heads of such a table.
-pub(super) fn heads<'a>(head: &[impl Into<Column<'a>> + Copy]) -> Markup {
+pub(super) fn heads(head: &[Column<'_>]) -> Markup {
     html! {
         thead {
             tr {
-                @for Column(name, class) in head.iter().map(|one| (*one).into()) {
-                    th scope="col" class=[(!class.is_empty()).then_some(class)] {
+                @for (name, class) in head {
+                    th scope="col" class=[Some(class).filter(|class| !class.is_empty())] {
                         @if name.is_empty() { span.vh { "Action" } } @else { (name) }
                     }
                 }
@@ -332,21 +294,21 @@ pub(super) fn heads<'a>(head: &[impl Into<Column<'a>> + Copy]) -> Markup {
 }
 
 /// A table in a box of the same name; nothing without rows.
-pub(super) fn listed<'a>(
+pub(super) fn listed(
     title: &str,
     beside: impl Render,
-    head: &[impl Into<Column<'a>> + Copy],
+    head: &[Column<'_>],
     rows: &[Vec<Markup>],
 ) -> Markup {
     html! { @if !rows.is_empty() { (flush(title, beside, table(title, head, rows))) } }
 }
 
 /// The cells of a row of such a table.
-pub(super) fn cells<'a>(head: &[impl Into<Column<'a>> + Copy], row: &[Markup]) -> Markup {
+pub(super) fn cells(head: &[Column<'_>], row: &[Markup]) -> Markup {
     let says_nothing = |cell: &Markup| matches!(cell.0.as_str(), "" | "-" | "–");
     html! {
         @for (at, cell) in row.iter().enumerate() {
-            @let Column(name, class) = head.get(at).map_or(Column("", ""), |one| (*one).into());
+            @let (name, class) = head.get(at).copied().unwrap_or_default();
             @let hidden = if says_nothing(cell) { "hide" } else { "" };
             @let class = [class, hidden].join(" ");
             td class=[Some(class.trim()).filter(|class| !class.is_empty())]
@@ -369,7 +331,7 @@ fn block_of(label: &str, text: &Markup) -> Markup {
     html! {
         div.code {
             pre id=(id_of("text", label)) role="region" aria-label=(label) tabindex="0" dir="ltr" { (text) }
-            button.ghost.script type="button" data-copy-of aria-label={ "Copy " (label) } { (icon(Icon::Copy)) }
+            button.ghost.script type="button" data-copy-of aria-label={ "Copy " (label) } { (icon(Icon::COPY)) }
         }
     }
 }
@@ -404,5 +366,5 @@ pub(super) fn done(code: Option<&str>) -> Markup {
         ("poison", "Done, as far as the queue gave its messages out."),
     ];
     let text = code.and_then(|code| DONE.iter().find(|(known, _)| *known == code));
-    html! { @if let Some((_, text)) = text { p.toast role="status" { (icon(Icon::Check)) (text) } } }
+    html! { @if let Some((_, text)) = text { p.toast role="status" { (icon(Icon::CHECK)) (text) } } }
 }

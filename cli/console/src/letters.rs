@@ -182,7 +182,7 @@ async fn places(app: &App, names: Vec<String>) -> Markup {
                 "subscription update --topic orders --subscription billing --dead-letter-bucket gridpost"))
         } @else if !rows.is_empty() {
             p { "Each of these event subscriptions keeps what ended undelivered. Open one to see what it has." }
-            (kit::table("Event subscriptions with dead letters", &["Event subscription", "Bucket"], &rows))
+            (kit::table("Event subscriptions with dead letters", &[("Event subscription", ""), ("Bucket", "")], &rows))
         }
         @if !left.is_empty() {
             p.warn { "There are too many to look at all of them here. Those of these topics are on the topics' pages: "
@@ -241,7 +241,7 @@ fn none_kept(app: &App, topic: &str, name: &str) -> Markup {
     } else {
         html! {}
     };
-    kit::nothing(Icon::DeadLetter, "It keeps no dead letters", &told, &edit, "")
+    kit::nothing(Icon::DEAD_LETTER, "It keeps no dead letters", &told, &edit, "")
 }
 
 fn actions(topic: &str, name: &str, chosen: &Chosen) -> Markup {

@@ -113,7 +113,7 @@ pub(super) fn told(was: &impl Serialize, now: &impl Serialize, in_form: &Value) 
         } @else {
             p { "The table has what another one has changed. The form below is what is saved now with what you have "
                 "changed: look at it, and save it again." }
-            (kit::table("What was changed meanwhile", &["Member", "When you opened the page", "Saved now", "In the form below"], &rows))
+            (kit::table("What was changed meanwhile", &[("Member", ""), ("When you opened the page", ""), ("Saved now", ""), ("In the form below", "")], &rows))
         }
     }
 }
@@ -134,7 +134,7 @@ pub(super) fn lost(was: &impl Serialize, mine: &Value, in_form: &Value) -> Marku
         @if !rows.is_empty() {
             p { "The form below has no field for these, which you have typed: the destination is of another type now. "
                 "Copy what you still need, or choose the type again." }
-            (kit::table("What you have typed and the form below lacks", &["Member", "What you have typed"], &rows))
+            (kit::table("What you have typed and the form below lacks", &[("Member", ""), ("What you have typed", "")], &rows))
         }
     }
 }

@@ -388,10 +388,10 @@ fn first_steps(topics: usize) -> Markup {
             "subscription create --topic orders --subscription first --endpoint http://127.0.0.1:9000/hook",
         ),
     };
-    let action = html! { a.btn.pri href=(url) { (kit::icon(Icon::Plus)) (label) } };
+    let action = html! { a.btn.pri href=(url) { (kit::icon(Icon::PLUS)) (label) } };
     let told = "A topic takes events, an event subscription sends them to an endpoint. There is no event \
                 subscription yet.";
-    kit::flush("", "", kit::nothing(Icon::Topic, "Deliver your first event", told, action, command))
+    kit::flush("", "", kit::nothing(Icon::TOPIC, "Deliver your first event", told, action, command))
 }
 
 #[cfg(test)]

@@ -22,21 +22,21 @@ const TABS: [(&str, &[Entry]); 3] = [
     (
         "Watch",
         &[
-            (Tab::Overview, "/", "Overview", Icon::Overview, 'o'),
-            (Tab::Tail, "/tail", "Live tail", Icon::Tail, 'l'),
-            (Tab::Ledger, "/ledger", "Ledger", Icon::Ledger, 'b'),
+            (Tab::Overview, "/", "Overview", Icon::OVERVIEW, 'o'),
+            (Tab::Tail, "/tail", "Live tail", Icon::TAIL, 'l'),
+            (Tab::Ledger, "/ledger", "Ledger", Icon::LEDGER, 'b'),
         ],
     ),
     (
         "Look into",
         &[
-            (Tab::Topics, "/topics", "Topics", Icon::Topic, 't'),
-            (Tab::Events, "/events", "Events", Icon::Event, 'e'),
-            (Tab::Waiting, "/waiting", "Waiting", Icon::Waiting, 'w'),
-            (Tab::DeadLetters, "/dead-letters", "Dead letters", Icon::DeadLetter, 'd'),
+            (Tab::Topics, "/topics", "Topics", Icon::TOPIC, 't'),
+            (Tab::Events, "/events", "Events", Icon::EVENT, 'e'),
+            (Tab::Waiting, "/waiting", "Waiting", Icon::WAITING, 'w'),
+            (Tab::DeadLetters, "/dead-letters", "Dead letters", Icon::DEAD_LETTER, 'd'),
         ],
     ),
-    ("Deployment", &[(Tab::Cost, "/cost", "Cost", Icon::Cost, 'c')]),
+    ("Deployment", &[(Tab::Cost, "/cost", "Cost", Icon::COST, 'c')]),
 ];
 
 /// Keys that do more than lead to a page.
@@ -193,7 +193,7 @@ pub(super) fn bare(title: &str, body: &Markup) -> Markup {
 fn navigation(tab: Option<Tab>) -> Markup {
     html! {
         form.find role="search" aria-label="Everywhere" action="/events" {
-            (icon(Icon::Search))
+            (icon(Icon::SEARCH))
             input type="search" name="id" required aria-label="Find an event by its id"
                 placeholder="Find event by id…" autocomplete="off" spellcheck="false";
             kbd aria-hidden="true" { "/" }
@@ -234,7 +234,7 @@ fn document(title: &str, side: &Markup, content: &Markup, is_live: bool) -> Mark
                 a.skip href="#main" { "To the content" }
                 nav.top aria-label="Menu" {
                     (logo())
-                    button.ghost type="button" aria-label="Menu and search" popovertarget="nav" { (icon(Icon::Menu)) }
+                    button.ghost type="button" aria-label="Menu and search" popovertarget="nav" { (icon(Icon::MENU)) }
                 }
                 header.side id="nav" popover { (logo()) (side) }
                 main id="main" tabindex="-1" {
@@ -251,7 +251,7 @@ fn document(title: &str, side: &Markup, content: &Markup, is_live: bool) -> Mark
 fn stale() -> Markup {
     html! {
         div.note.warn id="stale" role="alert" hidden {
-            (icon(Icon::Alert))
+            (icon(Icon::ALERT))
             div {
                 "This page is not up to date: "
                 span data-why="note" { "the console gave no usable answer. It is tried again; what you have typed is kept." }

@@ -97,7 +97,7 @@ fn table_of_unreadable(topic: &str, name: &str, found: &[DeadLetter]) -> Markup 
         h2 { "What can't be read" }
         p { "No redrive can send these again. They are deleted with the others, unless a reason, a type, an event or "
             "what was sent again is chosen." }
-        (kit::table("Dead letters that can't be read", &["Object", "Why it can't be read"], &rows))
+        (kit::table("Dead letters that can't be read", &[("Object", ""), ("Why it can't be read", "")], &rows))
     }
 }
 

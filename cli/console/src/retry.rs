@@ -311,7 +311,7 @@ fn timeline(preview: &Preview) -> Markup {
         (ends(preview))
         @for warning in warnings { p.warn { (warning) } }
         (axis(preview, Kind::Bad))
-        (kit::table("Attempts", &["Attempt", "At", "Answer", "Waited for"], &rows))
+        (kit::table("Attempts", &[("Attempt", ""), ("At", ""), ("Answer", ""), ("Waited for", "")], &rows))
     }
 }
 

@@ -123,8 +123,8 @@ async fn of_subscription(
 /// says of what.
 pub(super) fn remedy(app: &App, url: &str, health: &Health, of: Option<&str>) -> Option<Markup> {
     let (below, icon, label) = match health {
-        Health { pause: Some(_), .. } => ("/resume", Icon::Play, "Resume"),
-        Health { until: Some(_), .. } => ("/reset", Icon::Check, "Mark as fixed"),
+        Health { pause: Some(_), .. } => ("/resume", Icon::PLAY, "Resume"),
+        Health { until: Some(_), .. } => ("/reset", Icon::CHECK, "Mark as fixed"),
         _ => return None,
     };
     let (class, name) = (of.is_none().then_some("pri"), of.map(|of| format!("{label}: {of}")));
@@ -139,13 +139,13 @@ fn actions(app: &App, url: &str, health: Option<&Health>) -> Markup {
     let is_paused = health.is_some_and(|health| health.pause.is_some());
     let health = health.filter(|_| app.may_change());
     html! {
-        (kit::button(&format!("{url}/test-event"), Some(Icon::Send), "Send test event"))
+        (kit::button(&format!("{url}/test-event"), Some(Icon::SEND), "Send test event"))
         (live_part("acts", &html! {
             @if let Some(health) = health { @if let Some(remedy) = remedy(app, url, health, None) { (remedy) } }
         }))
         // A popover that is replaced closes.
         @if app.may_change() && !is_paused {
-            button type="button" popovertarget="pause" { (kit::icon(Icon::Pause)) "Pause…" }
+            button type="button" popovertarget="pause" { (kit::icon(Icon::PAUSE)) "Pause…" }
             div.card.in id="pause" popover {
                 h2 { "Pause this event subscription?" }
                 p.m2 { "Events are matched and held until it is resumed. Meanwhile their time-to-live:" }
@@ -283,7 +283,7 @@ fn newest_card(
         Ok(answer) => html! {
             @let rows: Vec<_> = attempts::lines(answer).iter().take(ATTEMPTS_MAX)
                 .map(|line| attempts::row(line, attempts::events(line))).collect();
-            @if rows.is_empty() { (kit::nothing(Icon::Tail, "No attempt in the last 24 hours", "", "", "")) }
+            @if rows.is_empty() { (kit::nothing(Icon::TAIL, "No attempt in the last 24 hours", "", "", "")) }
             @else { (kit::table("Newest attempts", &attempts::head("Event"), &rows)) }
             @for gap in answer.gaps() { p.in.sm.m { (visible(&gap)) } }
         },

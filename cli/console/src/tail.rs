@@ -165,7 +165,7 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
     let table = html! {
         @if lines.is_empty() {
             div id="tail-empty" {
-                (kit::nothing(Icon::Tail, "Waiting for attempts", html! {
+                (kit::nothing(Icon::TAIL, "Waiting for attempts", html! {
                     "Nothing was attempted in the last 10 minutes"
                     @if query.pairs().iter().any(|(_, value)| !value.is_empty()) { " of what is chosen" }
                     ". Publish an event, and it shows here."

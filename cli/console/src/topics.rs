@@ -47,7 +47,7 @@ pub(super) async fn list(
     };
     let actions = html! {
         (since.choice("/topics"))
-        @if app.may_change() { a.btn.pri href=(create_topic::URL) { (kit::icon(Icon::Plus)) "Create topic" } }
+        @if app.may_change() { a.btn.pri href=(create_topic::URL) { (kit::icon(Icon::PLUS)) "Create topic" } }
     };
     let command = "topic list".to_owned();
     let frame = Frame { tab: Tab::Topics, title: "Topics", above: Vec::new(), command };
@@ -61,7 +61,7 @@ async fn table(app: &App, topics: &[Topic], since: Since) -> Markup {
     if topics.is_empty() {
         let told = "A topic takes events from publishers.";
         let nothing =
-            kit::nothing(Icon::Topic, "There is no topic yet", told, "", "topic create orders");
+            kit::nothing(Icon::TOPIC, "There is no topic yet", told, "", "topic create orders");
         return kit::flush("", "", nothing);
     }
     let totals = async { app.totals(None, since, app.settings.target.now().await?).await };
@@ -174,10 +174,10 @@ async fn of_topic(app: &App, topic: &str, query: SinceQuery, keys: Option<&Keys>
     let url = topic_url(topic);
     let actions = html! {
         (since.choice(&url))
-        (kit::button(&publish::url(topic), Some(Icon::Send), "Publish test event"))
+        (kit::button(&publish::url(topic), Some(Icon::SEND), "Publish test event"))
         (kit::button(&edit_topic::url(topic), None, "Settings"))
         @if app.may_change() {
-            a.btn.pri href=(subscribe::url(topic)) { (kit::icon(Icon::Plus)) "New event subscription" }
+            a.btn.pri href=(subscribe::url(topic)) { (kit::icon(Icon::PLUS)) "New event subscription" }
         }
     };
     let schema: &str = document.properties.settings.input_schema.map_or("-", Into::into);
@@ -303,7 +303,7 @@ fn subscriptions(
             "subscription create --topic {topic} --subscription first --endpoint https://example.com/hook"
         );
         let told = "An event subscription sends this topic's events to an endpoint.";
-        let none = kit::nothing(Icon::Topic, "No event subscription", told, "", &command);
+        let none = kit::nothing(Icon::TOPIC, "No event subscription", told, "", &command);
         return kit::flush(title, "", none);
     }
     let healths: Vec<_> = healths.as_ref().map_or(Vec::new(), Clone::clone);
