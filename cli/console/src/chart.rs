@@ -36,7 +36,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Returns the ending of its classes: `f-` fills an area, `s-` draws a line, `t-` colours a text.
+    /// Returns the ending of its classes: `f-` colours an area or a line, `t-` a text.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",

@@ -254,7 +254,9 @@ fn stale() -> Markup {
             (icon(Icon::ALERT))
             div {
                 "This page is not up to date: "
-                span data-why="note" { "the console gave no usable answer. It is tried again; what you have typed is kept." }
+                span data-why="note" {
+                    "the console gave no usable answer. It is tried again; what you have typed is kept."
+                }
                 span data-why="closed" {
                     "the console was ended, or this browser is no longer signed in. Open the link that it prints."
                 }

@@ -21,6 +21,9 @@ use gridpost_ops::testkit::{FakeApi, documents};
 /// A row of the API's answers.
 type Row<'a> = (&'a str, u16, Value);
 
+/// The fields of a form.
+type Fields<'a> = &'a [(&'a str, &'a str)];
+
 /// A console without its guard, and the API that it asks.
 struct Console {
     app: App,
@@ -52,7 +55,7 @@ impl Console {
         text(self.answer(request).await).await
     }
 
-    async fn post(&self, path: &str, fields: &[(&str, &str)]) -> (u16, String) {
+    async fn post(&self, path: &str, fields: Fields<'_>) -> (u16, String) {
         let form = Serializer::new(String::new()).extend_pairs(fields).finish();
         let kind = "application/x-www-form-urlencoded";
         let request = Request::post(path).header(CONTENT_TYPE, kind).body(Body::from(form));
@@ -102,7 +105,7 @@ async fn what_is_typed_stays_where_the_api_refuses_it_or_does_not_answer() {
     let mut event: Vec<_> = members.iter().map(|name| (name.as_str(), "typed-here")).collect();
     event.push(("action", "publish"));
     // A form's path and fields, and what stays.
-    let table: [(String, &[(&str, &str)], &[&str]); 7] = [
+    let table: [(String, Fields<'_>, &[&str]); 7] = [
         (
             format!("{ORDERS}/subscribe"),
             &[

@@ -109,7 +109,11 @@ fn ticks(longest: f64, y: u32) -> Markup {
                 @let x = percent(place);
                 line.s-line x1=(x) x2=(x) y1=(y) y2=(y + 8) {}
                 text x=(x) y=(y + 22) text-anchor="middle" {
-                    @if seconds == 0 { "0" } @else { (duration(Duration::from_secs(seconds.into()))) }
+                    @match seconds {
+                        0 => "0",
+                        1..=86_400 => (duration(Duration::from_secs(seconds.into()))),
+                        _ => { (seconds / 86_400) " d" }
+                    }
                 }
             }
         }
