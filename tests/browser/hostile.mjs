@@ -203,9 +203,9 @@ export function hostile(ground, attack) {
     for (const text of [MARKUP.join(" "), HIDDEN.join(" ")]) {
       const one = encodeURIComponent(text);
       const refused = [`/${one}`, `/topics/${one}`, `${at}/deliveries/${one}`, `${at}/dead-letters/${one}`,
-        `${at}/redrives/${one}`, `/topics/addressed?after=${one}`, `/cost?events=${one}`,
-        `/tail?topic=${one}&name=${one}`];
-      const answered = [`/?done=${one}`, `/ledger?since=${one}&after=${one}`, `/events?topic=addressed&id=${one}&since=${one}`,
+        `${at}/redrives/${one}`, `/cost?events=${one}`, `/tail?topic=${one}&name=${one}`];
+      const answered = [`/?done=${one}`, `/topics/addressed?after=${one}`, `/ledger?since=${one}&after=${one}`,
+        `/events?topic=addressed&id=${one}&since=${one}`,
         `${at}/retry?attempts=${one}&minutes=${one}&schedule=${one}&answers=${one}`,
         `${at}/dead-letters?reason=${one}&type=${one}`, `${at}/redrive?event=${one}&reason=${one}`,
         `${at}/purge?event=${one}`];
