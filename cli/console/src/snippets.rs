@@ -15,7 +15,7 @@ const PYTHON: &str = r#"import os
 from azure.core.credentials import AzureKeyCredential
 from azure.eventgrid import EventGridPublisherClient
 
-client = EventGridPublisherClient("ENDPOINT", AzureKeyCredential(os.environ["KEY"]))
+client = EventGridPublisherClient("ENDPOINT", AzureKeyCredential(os.getenv("KEY")))
 client.send(EVENT)"#;
 
 const DOTNET: &str = r#"using Azure;

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use maud::{Markup, html};
-use serde_json::json;
 
 use super::{Kind, legend};
 use crate::text::{number, visible};
@@ -176,10 +175,12 @@ fn drawn(series: &[Series], height: f64, top: u128) -> Markup {
 pub(super) fn figure(label: &str, span: Span, series: &[Series], plot: &Markup) -> Markup {
     let (names, values): (Vec<_>, Vec<_>) =
         series.iter().map(|one| (visible(&one.name), &one.values)).unzip();
+    let json = |text: serde_json::Result<String>| text.unwrap_or_default();
     html! {
         figure.chart tabindex="0" aria-label=(visible(label))
             data-t0=(span.begins.as_millis()) data-step=(span.step.as_millis())
-            data-names=(json!(names)) data-values=(json!(values)) {
+            data-names=(json(serde_json::to_string(&names)))
+            data-values=(json(serde_json::to_string(&values))) {
             (plot)
         }
     }
