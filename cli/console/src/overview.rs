@@ -308,9 +308,10 @@ fn attention_row(app: &App, one: &One, detail: Option<&Detail>) -> Vec<Markup> {
     if app.may_change() {
         let whose = format!("{topic}/{name}");
         let open = html! { a.btn href=(one.url()) aria-label={ "Open: " (whose) } { "Open" } };
-        row.push(
-            html! { div.acts { (remedy(app, &one.url(), health, Some(&whose)).unwrap_or(open)) } },
-        );
+        // What else helps is on its page, with the reason to do it.
+        let resume = health.pause.as_ref();
+        let resume = resume.and_then(|_| remedy(app, &one.url(), health, Some(&whose)));
+        row.push(html! { div.acts { (resume.unwrap_or(open)) } });
     }
     row
 }
