@@ -221,7 +221,10 @@
       const line = element(html);
       if (byId(line.id)) return;
       const isOlder = ({ dataset }) => Number(dataset.at) <= Number(line.dataset.at);
-      list.insertBefore(line, [...list.children].find(isOlder) ?? null);
+      const next = [...list.children].find(isOlder);
+      // The page has said that what was before its first lines is not shown.
+      if (!next && list.lastElementChild?.id.startsWith("gap-")) return;
+      list.insertBefore(line, next ?? null);
       while (list.children.length > LINES_MAX) list.lastElementChild.remove();
       times(line);
       refreshSoon();
