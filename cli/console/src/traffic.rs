@@ -25,8 +25,9 @@ use super::form::Look;
 use super::kit;
 use super::urls::with_query;
 
-/// How long an answer is shared: on one machine it costs milliseconds, on AWS a query of the logs.
-const KEPT_ON_ONE_MACHINE: Duration = Duration::from_secs(2);
+/// How long an answer is shared: on AWS it is a query of the logs. On one machine it costs milliseconds, and is not to be
+/// older than what the same page says of health.
+const KEPT_ON_ONE_MACHINE: Duration = Duration::from_millis(500);
 const KEPT_ON_AWS: Duration = Duration::from_secs(5 * 60);
 
 /// How long a page waits for the journal, which takes long on AWS alone.
