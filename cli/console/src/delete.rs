@@ -168,22 +168,21 @@ mod tests {
 
     #[test]
     fn what_can_not_be_counted_is_said() {
-        let waiting = |count: u64, whole: bool| {
-            health(&json!({"waitingDeliveries": {"count": count, "isComplete": whole}}))
+        let of = |count: u64, is_complete: bool| {
+            health(&json!({"waitingDeliveries": {"count": count, "isComplete": is_complete}}))
         };
-        let shown = waits(Ok(&[waiting(2, true), waiting(3, false)])).into_string();
-        assert!(shown.contains("<strong>more than 5</strong>"), "{shown}");
-        assert!(!shown.contains("held back"), "{shown}");
         let held = health(&json!({"newEvents": "Held"}));
-        let shown = waits(Ok(&[waiting(2, true), held])).into_string();
-        assert!(shown.contains("held back before their first attempt"), "{shown}");
         let known = health(&json!({"newEvents": "Held", "waitingEvents": 1_000}));
-        let shown = waits(Ok(&[known])).into_string();
-        assert!(shown.contains("wait: <strong>1\u{202f}000</strong>"), "{shown}");
-        assert!(!shown.contains("held back"), "{shown}");
         let refused = gridpost_ops::failure::Refusal::from_answer(403, "{}").into();
-        let shown = waits(Err(&refused)).into_string();
-        assert!(shown.contains("could not be counted") && !shown.contains("<strong>0"), "{shown}");
-        assert!(confirmed(" a/b ", "a/b").is_ok() && confirmed("b", "a/b").is_err());
+        let table: [(Result<&[Health], _>, _, _); 4] = [
+            (Ok(&[of(2, true), of(3, false)]), "<strong>more than 5</strong>", "held back"),
+            (Ok(&[of(2, true), held]), "held back before their first attempt", "more than"),
+            (Ok(&[known]), "wait: <strong>1\u{202f}000</strong>", "held back"),
+            (Err(&refused), "could not be counted", "<strong>0"),
+        ];
+        for (healths, want, other) in table {
+            let shown = waits(healths).into_string();
+            assert!(shown.contains(want) && !shown.contains(other), "{want}: {shown}");
+        }
     }
 }

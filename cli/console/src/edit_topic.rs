@@ -156,53 +156,45 @@ mod tests {
 
     use super::*;
 
-    fn patch(properties: Value) -> TopicPatch {
-        serde_json::from_value(json!({ "properties": properties })).expect("a patch")
-    }
-
-    /// What is sent of a topic that is edited.
-    fn sent(was: &TopicPatch, edit: impl Fn(&mut Fields)) -> Value {
-        let mut fields = fields_of(was);
-        edit(&mut fields);
-        let (mine, problems) = mine(&fields);
-        assert!(problems.is_empty());
-        difference(&value(was), &value(&mine))
-    }
+    const WINDOW: &str = "idempotency.windowInSeconds";
 
     #[test]
     fn what_is_not_touched_is_not_sent() {
-        let was = patch(json!({"deliveryProfile": "basic", "disableLocalAuth": false,
-            "inputSchemaMapping": {"inputSchemaMappingType": "Json", "properties":
-                {"id": {"sourceField": "a"}}}}));
-        assert_eq!(sent(&was, |_| {}), json!({}));
-        let want = json!({"properties": {"disableLocalAuth": true, "inputSchemaMapping":
-            {"properties": {"subject": {"defaultValue": "s"}}}}});
-        let edit = |fields: &mut Fields| {
-            fields.tick("disableLocalAuth", true);
-            fields.set("inputSchemaMapping.subject.defaultValue", "s");
-        };
-        assert_eq!(sent(&was, edit), want);
-    }
-
-    #[test]
-    fn an_emptied_window_turns_idempotency_off() {
-        let was = patch(json!({"disableLocalAuth": true, "idempotency": {"windowInSeconds": 300}}));
-        assert_eq!(sent(&was, |_| {}), json!({}));
-        let set = |text: &'static str| {
-            move |fields: &mut Fields| {
-                fields.clear("idempotency.windowInSeconds");
-                fields.set("idempotency.windowInSeconds", text);
+        let mapping =
+            json!({"inputSchemaMappingType": "Json", "properties": {"id": {"sourceField": "a"}}});
+        let mapped = json!({"deliveryProfile": "basic", "disableLocalAuth": false, "inputSchemaMapping": mapping});
+        let window = json!({"disableLocalAuth": true, "idempotency": {"windowInSeconds": 300}});
+        let subject = json!({"properties": {"subject": {"defaultValue": "s"}}});
+        let table: [(_, &[(&str, &str)], _); 5] = [
+            (&mapped, &[], None),
+            (
+                &mapped,
+                &[("disableLocalAuth", "yes"), ("inputSchemaMapping.subject.defaultValue", "s")],
+                Some(json!({"disableLocalAuth": true, "inputSchemaMapping": subject})),
+            ),
+            (&window, &[], None),
+            (&window, &[(WINDOW, "60")], Some(json!({"idempotency": {"windowInSeconds": 60}}))),
+            (&window, &[(WINDOW, "")], Some(json!({"idempotency": null}))),
+        ];
+        for (was, typed, want) in table {
+            let was: TopicPatch =
+                serde_json::from_value(json!({ "properties": was })).expect("a patch");
+            let mut fields = fields_of(&was);
+            for (name, text) in typed {
+                fields.clear(name);
+                fields.set(*name, *text);
             }
-        };
-        let want = json!({"properties": {"idempotency": {"windowInSeconds": 60}}});
-        assert_eq!(sent(&was, set("60")), want);
-        assert_eq!(sent(&was, set("")), json!({"properties": {"idempotency": null}}));
+            let (mine, problems) = mine(&fields);
+            let want = want.map_or(json!({}), |properties| json!({ "properties": properties }));
+            assert!(problems.is_empty());
+            assert_eq!(difference(&value(&was), &value(&mine)), want, "{typed:?}");
+        }
     }
 
     #[test]
     fn what_no_topic_can_have_is_a_problem_of_its_field() {
         let mut fields = Fields::default();
-        fields.set("idempotency.windowInSeconds", "soon");
+        fields.set(WINDOW, "soon");
         let (_, problems) = mine(&fields);
         assert_eq!(problems.all()[0].0, "must be a whole number, but is \"soon\"");
     }

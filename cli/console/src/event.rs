@@ -301,26 +301,3 @@ fn event_form(
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::super::sought::event_url;
-    use super::*;
-
-    #[test]
-    fn an_id_is_looked_for_without_what_does_not_show_unless_a_link_means_it() {
-        let of = |id: &str, exact: Option<&str>| {
-            let query = json!({"id": id, "exact": exact});
-            let mut query = serde_json::from_value::<EventQuery>(query).expect("read");
-            let left_out = query.clean();
-            (query.id, left_out != LeftOut::default())
-        };
-        assert_eq!(of("order-1\u{200b}", None), (Some("order-1".to_owned()), true));
-        let exact = of("order-1\u{200b}", Some("yes"));
-        assert_eq!(exact, (Some("order-1\u{200b}".to_owned()), false));
-        assert_eq!(event_url("t", "order-1"), "/events?topic=t&id=order-1");
-        assert!(event_url("t", "order-1\u{a0}").ends_with("&exact=yes"));
-    }
-}

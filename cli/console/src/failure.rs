@@ -160,25 +160,3 @@ impl IntoResponse for Refused {
         (self.status(), page::bare(title, &body)).into_response()
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use gridpost_api::client::ClientError;
-    use gridpost_ops::failure::Misuse;
-
-    use super::*;
-
-    #[test]
-    fn the_browser_is_told_whose_fault_it_was() {
-        let refusal = |status| anyhow::Error::from(Refusal::from_answer(status, "{}"));
-        for (error, expected) in [
-            (refusal(404), 404),
-            (refusal(503), 502),
-            (Misuse("no date".to_owned()).into(), 400),
-            (ClientError::Name("<b>".to_owned()).into(), 400),
-            (anyhow::anyhow!("no answer"), 502),
-        ] {
-            assert_eq!(status(&error).as_u16(), expected, "{error}");
-        }
-    }
-}

@@ -214,12 +214,4 @@ mod tests {
         }
         assert!(!shown.contains("<code>b.<wbr>c</code>"), "only what others changed: {shown}");
     }
-
-    #[test]
-    fn a_form_of_an_unknown_state_saves_nothing() {
-        assert!(Made::default().condition().is_err() && Made::default().was::<Value>().is_err());
-        let made = Made::of(Some("\"1\""), &json!({"a": "<"}));
-        assert_eq!(made.was::<Value>().expect("JSON"), json!({"a": "<"}));
-        assert!(made.fields().into_string().contains("&quot;1&quot;"));
-    }
 }

@@ -360,25 +360,22 @@ mod tests {
     fn nothing_is_sent_unless_it_is_asked_for() {
         let text = |text: &str| Some(text.to_owned());
         let chosen = Chosen { reason: text("R"), sent: text("no"), ..Chosen::default() };
-        let form =
-            RedriveForm { rate: text("7"), action: "count".to_owned(), ..RedriveForm::default() };
-        let want = RedriveInput {
-            reason: text("R"),
-            events_per_second: Some(7),
-            max_redrives: Some(3),
-            send_again: Some(false),
-            dry_run: Some(true),
-            ..RedriveInput::default()
+        let of = |rate: Option<String>, action: &str| {
+            let form = RedriveForm {
+                rate,
+                action: action.to_owned(),
+                to_name: text("s"),
+                ..RedriveForm::default()
+            };
+            form.input(&chosen)
         };
-        assert_eq!(form.input(&chosen).expect("an input"), want);
-        let default = RedriveForm::default().input(&chosen).expect("an input");
-        assert_eq!(default.dry_run, Some(true));
-        let send =
-            RedriveForm { action: "send".to_owned(), to_name: text("s"), ..RedriveForm::default() };
-        let sent = send.input(&chosen).expect("an input");
-        let to = sent.target.and_then(|target| target.event_subscription);
-        assert_eq!((sent.dry_run, to), (Some(false), text("s")));
-        let refused = RedriveForm { rate: text("fast"), ..RedriveForm::default() }.input(&chosen);
-        assert!(refused.expect_err("no number").0.contains("`fast`"));
+        let counted = of(text("7"), "").expect("an input");
+        let to = counted.target.as_ref().and_then(|target| target.event_subscription.clone());
+        assert_eq!((counted.reason, counted.send_again, to), (text("R"), Some(false), text("s")));
+        assert_eq!((counted.events_per_second, counted.max_redrives), (Some(7), Some(3)));
+        for (action, want) in [("", true), ("count", true), ("send", false)] {
+            assert_eq!(of(None, action).expect("an input").dry_run, Some(want), "{action}");
+        }
+        assert!(of(text("fast"), "").expect_err("no number").0.contains("`fast`"));
     }
 }

@@ -162,16 +162,4 @@ mod tests {
         }
         assert!(Standing::EndsEvents < Standing::Probation && Standing::Slow < Standing::Healthy);
     }
-
-    #[test]
-    fn the_reason_is_told_in_words() {
-        let told = |patch: &Value| why(&health(patch), None).into_string();
-        let unauthorized = json!({"cause": {"outcome": "Unauthorized", "httpStatusCode": 401}});
-        assert_eq!(told(&json!({"cause": {"outcome": "TimedOut"}})), "Timed out");
-        assert_eq!(told(&unauthorized), "401 Unauthorized");
-        let counted = Account { dropped: [("<R>".to_owned(), 1)].into(), ..Account::default() };
-        assert_eq!(why(&health(&json!({})), Some(&counted)).into_string(), "&lt;R&gt;");
-        let ends = effect(&health(&json!({"newEvents": "Ends"}))).into_string();
-        assert!(ends.contains("ended at once"));
-    }
 }

@@ -112,23 +112,3 @@ fn render(
     let title = "New event subscription";
     app.page(&Frame { tab: Tab::Topics, title, above, command }, &body)
 }
-
-#[cfg(test)]
-mod tests {
-    use gridpost_ops::failure::Refusal;
-
-    use super::*;
-
-    #[test]
-    fn what_is_wrong_with_a_name_stands_at_its_field() {
-        let refusal = |status| anyhow::Error::from(Refusal::from_answer(status, "{}"));
-        let misuse = gridpost_api::client::ClientError::Name("a b".to_owned());
-        for (error, is_there) in
-            [(refusal(412), true), (misuse.into(), true), (refusal(500), false)]
-        {
-            let mut problems = Placed::default();
-            about_name(&error, "a", &mut problems);
-            assert_eq!(!problems.is_empty(), is_there, "{error}");
-        }
-    }
-}

@@ -46,7 +46,7 @@ impl Placed {
     }
 
     /// Returns the problems of a field, and of what is within it. `id` is the field's.
-    pub(super) fn at(&self, field: &str, id: &str) -> Vec<&str> {
+    pub(crate) fn at(&self, field: &str, id: &str) -> Vec<&str> {
         let below = format!("{field}.");
         self.take(id, |name| name == field || name.starts_with(&below))
     }
