@@ -53,7 +53,7 @@ impl Shared {
         let Below { of: (topic, name), tab: on, title, command: (command, flags) } = *page;
         let tab = if on == "/dead-letters" { Tab::DeadLetters } else { Tab::Topics };
         let command = format!("{command} --topic {topic} --subscription {name}{flags}");
-        let frame = Frame { tab, title, above: urls::above(topic, name), command };
+        let frame = Frame { tab, title, above: urls::above(&[topic, name]), command };
         let head = Head { tabs: Some(tabs(topic, name, on)), is_live, ..Head::default() };
         self.page_of(&frame, &head, &html! { section.card { div.in { (body) } } })
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::Form;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use gridpost_api::{
     client::Condition,
     document::{literal, quoted},
@@ -21,9 +21,9 @@ use super::form::placed::Placed;
 use super::form::view::{Text, View};
 use super::form::{Fields, Posted, meant, written};
 use super::made::value;
-use super::page::{Frame, Tab};
+use super::page::{Frame, Tab, done};
 use super::subscribe::about_name;
-use super::urls::{above_topic, topic_url};
+use super::urls::{above, topic_url};
 
 pub(super) const URL: &str = "/create-topic";
 
@@ -61,10 +61,7 @@ pub(super) async fn create(
     let name = fields.get("name").trim();
     let api = app.api.clone().only_if(Some(Condition::IsNew));
     let error = match api.put_topic(name, &document).await {
-        Ok(_) => {
-            let url = format!("{}?done=created", topic_url(name));
-            return Ok(Redirect::to(&url).into_response());
-        }
+        Ok(_) => return Ok(done(&topic_url(name), "created")),
         Err(error) => error,
     };
     let mut problems = Placed::of(&error);
@@ -214,7 +211,7 @@ fn render(app: &App, fields: &Fields, problems: &Placed, notice: &Markup) -> Mar
             (app.button("Create topic", "makes nothing"))
         }
     };
-    let above = above_topic();
+    let above = above(&[]);
     let command = "topic create NAME".to_owned();
     app.page(&Frame { tab: Tab::Topics, title: "Create topic", above, command }, &body)
 }

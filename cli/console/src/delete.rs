@@ -8,7 +8,7 @@ use gridpost_api::{
     health::Health,
     subscription::{Bucket, DeadLetterDestination, EventSubscription},
 };
-use maud::{Markup, html};
+use maud::{Markup, Render, html};
 use serde::Deserialize;
 
 use super::App;
@@ -41,7 +41,7 @@ pub(super) async fn of_subscription(State(app): State<App>, Path((topic, name)):
             (waits(health.as_ref().map(std::slice::from_ref)))
             p { "Dead letters: " (letters(&document)) }
         }
-        @if app.may_change() { (consent(&app, &url, &whole)) }
+        (consent(&app, &url, (&whole, MEANT), "", "Delete"))
     };
     let (of, title) = ((&*topic, &*name), "Delete event subscription");
     let command = ("subscription delete", "");
@@ -71,10 +71,10 @@ pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) 
                 (waits)
             }
         }
-        @if app.may_change() { (consent(&app, &url, &topic)) }
+        (consent(&app, &url, (&topic, MEANT), "", "Delete"))
     };
     let command = format!("topic delete {topic}");
-    let above = urls::above_subscription(&topic);
+    let above = urls::above(&[&topic]);
     Ok(app.page(&Frame { tab: Tab::Topics, title: "Delete topic", above, command }, &body))
 }
 
@@ -121,18 +121,26 @@ fn waits(healths: Result<&[Health], &anyhow::Error>) -> Markup {
     }
 }
 
+const MEANT: &str = "it is meant";
+
 const DROPPED: &str = "Their events, and those under way, are dropped, counted and logged as SubscriptionDeleted; they \
     become no dead letters.";
 
-fn consent(app: &App, url: &str, wanted: &str) -> Markup {
-    html! {
-        form method="post" action=(url) {
-            (app.token())
-            label { "Type " code { (wanted) } " to say that it is meant: "
-                input.code name="typed" required autocomplete="off"; }
-            button.dng.pri { "Delete" }
-        }
-    }
+/// The form that deletes for good, for who types a name to say what `means` says; a read-only console has none.
+pub(super) fn consent(
+    app: &App,
+    url: &str,
+    (wanted, means): (&str, &str),
+    fields: impl Render,
+    label: &str,
+) -> Markup {
+    let form = html! {
+        (fields)
+        label { "Type " code { (wanted) } " to say that " (means) ": "
+            input.code name="typed" required autocomplete="off"; }
+        button.dng.pri { (label) }
+    };
+    html! { @if app.may_change() { (app.act(url, form)) } }
 }
 
 pub(super) async fn delete_subscription(

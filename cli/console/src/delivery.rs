@@ -132,7 +132,7 @@ pub(super) async fn list(
         (kit::next_page(&url, &[("outcome", outcome)], page.next.as_deref()))
     };
     let command = format!("delivery list --topic {topic} --subscription {name}");
-    let above = urls::above(&topic, &name);
+    let above = urls::above(&[&topic, &name]);
     let frame = Frame { tab: Tab::Topics, title: "Failing deliveries", above, command };
     let head =
         Head { tabs: Some(tabs(&topic, &name, "/deliveries")), is_live: true, ..Head::default() };
@@ -238,7 +238,7 @@ pub(super) async fn show(
     };
     let command =
         format!("delivery show {} --topic {topic} --subscription {name}", output::word(&id));
-    let mut above = urls::above(&topic, &name);
+    let mut above = urls::above(&[&topic, &name]);
     above.push((list, "Failing deliveries".to_owned()));
     let probes = health.as_ref().is_ok_and(|health| {
         health.next_probe.is_some_and(|probe| probe.delivery == Some(shown.delivery.id))
@@ -299,18 +299,18 @@ fn tiles(shown: &DeliveryShown, of: Option<&EventSubscription>, now: Timestamp) 
             @if let Some(next) = next {
                 @let due = due(next, now);
                 @let at = due.map_or(html! { "none" }, text::time);
-                (kit::tile(None, "Next attempt", at, comes(due, next), ""))
+                (kit::tile("", None, "Next attempt", at, comes(due, next), ""))
             }
             @let last = delivery.last_delivery_attempt_time.map(text::time);
-            (kit::tile(None, "Attempts", made, html! { @if let Some(last) = last { "the last " (last) } }, ""))
+            (kit::tile("", None, "Attempts", made, html! { @if let Some(last) = last { "the last " (last) } }, ""))
             @if let Some(outcome) = &delivery.last_delivery_outcome {
                 @let took = attempts.last().map(|last| Duration::from_millis(last.duration_in_ms));
-                (kit::tile(None, "Last answer", text::met(outcome, delivery.last_http_status_code), html! {
+                (kit::tile("", None, "Last answer", text::met(outcome, delivery.last_http_status_code), html! {
                     (text::words(outcome)) @if let Some(took) = took { " after " (chart::duration(took)) }
                 }, ""))
             }
-            @if let Some((label, at)) = ends { (kit::tile(None, label, text::time(at), end, "")) }
-            (kit::tile(None, "Events", number(delivery.events.into()), "", ""))
+            @if let Some((label, at)) = ends { (kit::tile("", None, label, text::time(at), end, "")) }
+            (kit::tile("", None, "Events", number(delivery.events.into()), "", ""))
         }
     }
 }

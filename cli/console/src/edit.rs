@@ -4,7 +4,7 @@
 use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use gridpost_api::{settings::Document, subscription::EventSubscriptionInput};
 use maud::{Markup, html};
 use serde_json::Value;
@@ -17,7 +17,7 @@ use super::form::placed::Placed;
 use super::form::view::View;
 use super::form::{Fields, Posted};
 use super::made::{self, Made, is_conflict};
-use super::page::Names;
+use super::page::{Names, done};
 use super::subscription_form::view::{About, sections};
 use super::subscription_form::{arranged, document, fields_of, placed, without_secrets};
 use super::urls::subscription_url;
@@ -66,10 +66,7 @@ pub(super) async fn save(
     }
     let mine = mine.into_document();
     let error = match made::save(&app, (&topic, &name), made, &mine).await {
-        Ok(code) => {
-            let url = subscription_url(&topic, &name, &format!("?done={code}"));
-            return Ok(Redirect::to(&url).into_response());
-        }
+        Ok(code) => return Ok(done(&subscription_url(&topic, &name, ""), code)),
         Err(error) => error,
     };
     let status = failure::status(&error);

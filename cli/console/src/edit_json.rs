@@ -3,7 +3,7 @@
 
 use axum::Form;
 use axum::extract::{Path, State};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use gridpost_api::subscription::{EventSubscription, EventSubscriptionInput};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -14,7 +14,7 @@ use super::annotated::annotated;
 use super::below::Below;
 use super::failure::{self, Answer};
 use super::made::{self, Made, is_conflict};
-use super::page::Names;
+use super::page::{Names, done};
 use super::text;
 use super::urls::subscription_url;
 use gridpost_ops::{
@@ -60,10 +60,7 @@ pub(super) async fn save(
 ) -> Answer<Response> {
     let saved = async { made::save(&app, (&topic, &name), &form.made, &form.read()?).await };
     let error = match saved.await {
-        Ok(code) => {
-            let url = subscription_url(&topic, &name, &format!("?done={code}"));
-            return Ok(Redirect::to(&url).into_response());
-        }
+        Ok(code) => return Ok(done(&subscription_url(&topic, &name, ""), code)),
         Err(error) => error,
     };
     let status = failure::status(&error);

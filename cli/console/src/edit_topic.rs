@@ -4,7 +4,7 @@
 use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use gridpost_api::{
     document::difference,
     topic::{Topic, TopicInput, TopicPatch, TopicSettings},
@@ -21,8 +21,8 @@ use super::form::placed::Placed;
 use super::form::view::View;
 use super::form::{Fields, Posted};
 use super::made::{self, Made, is_conflict, is_empty, value};
-use super::page::{Frame, Tab};
-use super::urls::{above_subscription, topic_url};
+use super::page::{Frame, Tab, done};
+use super::urls::{above, topic_url};
 
 /// The field that says whether the topic takes events of one's own. No member of a document is called so.
 const OWN: &str = "made.own";
@@ -76,10 +76,7 @@ pub(super) async fn save(
         return Ok((StatusCode::BAD_REQUEST, page).into_response());
     }
     let error = match send(&app, &topic, &made, &difference(&value(&was), &value(&mine))).await {
-        Ok(code) => {
-            let url = format!("{}?done={code}", topic_url(&topic));
-            return Ok(Redirect::to(&url).into_response());
-        }
+        Ok(code) => return Ok(done(&topic_url(&topic), code)),
         Err(error) => error,
     };
     let status = failure::status(&error);
@@ -145,7 +142,7 @@ fn render(app: &App, topic: &str, shown: &Shown<'_>, notice: &Markup) -> Markup 
             (app.button("Save", "saves nothing"))
         }
     };
-    let above = above_subscription(topic);
+    let above = above(&[topic]);
     let command = format!("topic update {topic} --file patch.json");
     app.page(&Frame { tab: Tab::Topics, title: "Topic settings", above, command }, &body)
 }

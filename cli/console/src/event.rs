@@ -260,13 +260,13 @@ fn tiles(of: &Explanation) -> Markup {
     html! {
         div.g.gt {
             @if let Some(at) = places::published(of) {
-                (kit::tile(None, "Published", text::clock(at), text::time(at), ""))
+                (kit::tile("", None, "Published", text::clock(at), text::time(at), ""))
             }
             @if let Some(kind) = member("eventType").or_else(|| member("type")) {
-                (kit::tile(None, "Type", kind, html! { @if let Some(subject) = subject { "subject " (subject) } }, ""))
+                (kit::tile("", None, "Type", kind, html! { @if let Some(subject) = subject { "subject " (subject) } }, ""))
             }
-            (kit::tile(None, "Wanted by", kit::unit(wanted, format!("of {}", places.len())), by, ""))
-            (kit::tile(Kind::Ok, "Delivered to", is(Standing::Delivered),
+            (kit::tile("", None, "Wanted by", kit::unit(wanted, format!("of {}", places.len())), by, ""))
+            (kit::tile("", Kind::Ok, "Delivered to", is(Standing::Delivered),
                 html! { @if let Some(first) = first { "first after " (first) } }, ""))
         }
     }

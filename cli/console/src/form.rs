@@ -83,8 +83,7 @@ impl Fields {
 
     /// Empties a field, or a list of them, as a form does that is sent without it.
     pub(super) fn clear(&mut self, name: &str) {
-        let below = format!("{name}.");
-        self.0.retain(|known, _| known != name && !known.starts_with(&below));
+        self.0.retain(|known, _| !is_of(known, name));
     }
 
     pub(super) fn tick(&mut self, name: impl Into<String>, is_on: bool) {
@@ -95,11 +94,7 @@ impl Fields {
     /// none.
     pub(super) fn is_same(&self, other: &Self, name: &str) -> bool {
         let of = |all: &Self| {
-            let below = format!("{name}.");
-            let is_of = |(known, text): &(&String, &String)| {
-                !text.is_empty() && (*known == name || known.starts_with(&below))
-            };
-            let found = all.0.iter().filter(is_of);
+            let found = all.0.iter().filter(|(known, text)| !text.is_empty() && is_of(known, name));
             found.map(|(name, text)| (name.clone(), text.clone())).collect::<Vec<_>>()
         };
         of(self) == of(other)
@@ -107,10 +102,8 @@ impl Fields {
 
     /// Takes a member, or a list of them, from another form where this one has nothing of it.
     pub(super) fn fill(&mut self, other: &Self, name: &str) {
-        let below = format!("{name}.");
-        let is_of = |known: &String| known == name || known.starts_with(&below);
-        if !self.0.keys().any(is_of) {
-            let found = other.0.iter().filter(|(known, _)| is_of(known));
+        if !self.0.keys().any(|known| is_of(known, name)) {
+            let found = other.0.iter().filter(|(known, _)| is_of(known, name));
             self.0.extend(found.map(|(name, text)| (name.clone(), text.clone())));
         }
     }
@@ -148,6 +141,11 @@ impl Fields {
     pub(super) fn is_blank(&self, list: &str, row: usize, members: &[&str]) -> bool {
         members.iter().all(|member| self.get(&format!("{list}.{row}.{member}")).trim().is_empty())
     }
+}
+
+/// Whether a field is of that name, or within it.
+fn is_of(field: &str, name: &str) -> bool {
+    field.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// More rows than any list may have.

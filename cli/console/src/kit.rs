@@ -70,11 +70,6 @@ pub(super) fn pill(kind: Kind, word: &str) -> Markup {
     }
 }
 
-/// A number of a step.
-pub(super) fn badge(text: &str) -> Markup {
-    html! { span.pill.info { (text) } }
-}
-
 /// What an attempt met.
 pub(super) fn answer(outcome: Option<&str>, status: Option<u16>) -> Markup {
     let Some(outcome) = outcome else { return html! {} };
@@ -126,19 +121,9 @@ pub(super) fn figure(
     flush(title, beside, html! { div.in { (body) } footer { (foot) } })
 }
 
-/// A number with its name, what it says more, and its last hours. A kind is the colour of its dot and number.
+/// A number with its name, what it says more, and its last hours; a link if there is a URL. A kind is the colour of its
+/// dot and number.
 pub(super) fn tile(
-    kind: impl Into<Option<Kind>>,
-    label: &str,
-    value: impl Render,
-    note: impl Render,
-    spark: impl Render,
-) -> Markup {
-    tile_to("", kind, label, value, note, spark)
-}
-
-/// The same as a link, if there is a URL.
-pub(super) fn tile_to(
     url: &str,
     kind: impl Into<Option<Kind>>,
     label: &str,

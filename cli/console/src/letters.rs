@@ -235,12 +235,8 @@ fn none_kept(app: &App, topic: &str, name: &str) -> Markup {
         p { "This event subscription has no dead-letter destination: an event that ends undelivered is lost. Dead letters of an \
              earlier destination stay where they are." }
     };
-    let edit = kit::button(&subscription_url(topic, name, "/edit"), None, "Give it one");
-    let edit = if app.may_change() {
-        edit
-    } else {
-        html! {}
-    };
+    let edit = subscription_url(topic, name, "/edit");
+    let edit = html! { @if app.may_change() { (kit::button(&edit, None, "Give it one")) } };
     kit::nothing(Icon::DEAD_LETTER, "It keeps no dead letters", &told, &edit, "")
 }
 

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use axum::body::Body;
 use axum::extract::Path;
 use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use futures::stream::{self, StreamExt};
 use gridpost_core::time::Timestamp;
 use maud::{DOCTYPE, Markup, PreEscaped, Render, html};
@@ -182,6 +182,11 @@ pub(super) fn streamed(
     let rest = async move { part.await.into_string() + &after };
     let chunks = stream::iter([before]).chain(stream::once(rest)).map(Ok::<_, Infallible>);
     ([(CONTENT_TYPE, "text/html; charset=utf-8")], Body::from_stream(chunks)).into_response()
+}
+
+/// Leads to the page that says what was just done.
+pub(super) fn done(url: &str, code: &str) -> Response {
+    Redirect::to(&format!("{url}?done={code}")).into_response()
 }
 
 /// A page that knows of nothing but its text, for failures.

@@ -23,7 +23,7 @@ use super::form::{Fields, Posted};
 use super::kit;
 use super::page::{Frame, Tab};
 use super::text;
-use super::urls::{self, above_subscription, subscription_url, topic_url};
+use super::urls::{self, above, subscription_url, topic_url};
 use draft::{Draft, WHOLE};
 use gridpost_ops::{clock, failure::Misuse, output::pretty, publish, subscription::send_test};
 
@@ -213,7 +213,7 @@ fn render(
         }
         (form(app, topic, schema, view, is_whole, result))
     };
-    let above = above_subscription(topic);
+    let above = above(&[topic]);
     let command = format!("publish --topic {topic} --file event.json");
     let frame = Frame { tab: Tab::Topics, title: "Publish a test event", above, command };
     app.page(&frame, &body)

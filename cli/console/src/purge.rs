@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::App;
 use super::below::Below;
+use super::delete::consent;
 use super::failure::{self, Answer};
 use super::form::confirmed;
 use super::kit;
@@ -31,6 +32,7 @@ pub(super) async fn form(
         0 => None,
         _ => Some(unreadable(&app, &topic, &name, &chosen).await),
     };
+    let (url, whole) = (subscription_url(&topic, &name, "/purge"), format!("{topic}/{name}"));
     let body = html! {
         (planned(&topic, &name, &chosen, &counted))
         @match &unreadable {
@@ -38,7 +40,7 @@ pub(super) async fn form(
             Some(Ok(found)) => { (table_of_unreadable(&topic, &name, found)) }
             Some(Err(error)) => { (failure::problem("", error)) }
         }
-        @if app.may_change() { (consent(&app, &topic, &name, &chosen)) }
+        (consent(&app, &url, (&whole, "they are given up"), chosen.hidden(), "Delete them for good"))
     };
     Ok(render(&app, &topic, &name, &chosen, &body))
 }
@@ -112,18 +114,6 @@ fn planned(topic: &str, name: &str, chosen: &Chosen, counted: &DeadLetterCount) 
             @if counted.unreadable > 0 {
                 p { (text::number(counted.unreadable)) " more objects or records can't be read." }
             }
-        }
-    }
-}
-
-fn consent(app: &App, topic: &str, name: &str, chosen: &Chosen) -> Markup {
-    html! {
-        form method="post" action=(subscription_url(topic, name, "/purge")) {
-            (app.token())
-            (chosen.hidden())
-            label { "Type " code { (topic) "/" (name) } " to say that they are given up: "
-                input.code name="typed" required autocomplete="off"; }
-            button.dng.pri { "Delete them for good" }
         }
     }
 }

@@ -260,37 +260,27 @@ fn actions(app: &App, url: &str, of: (&str, &str), job: &Redrive, is_refused: bo
     let (counted, is_dry) = (job.counted, job.dry_run);
     html! {
         @match job.status {
-            JobStatus::Completed if is_dry && counted > 0 => {
-                form method="post" action=(subscription_url(of.0, of.1, "/redrive")) {
-                    (app.token())
-                    (again(job))
-                    @if is_refused {
-                        label.check {
-                            input type="checkbox" id="meant" name="on_probation" value="yes" required;
-                            "Send all the same: each event ends at once, as a new dead letter."
-                        }
-                    }
-                    button.pri name="action" value="send" id="send" { "Send these " (text::number(counted)) @if counted == 1 { " event" } @else { " events" } }
-                }
-            }
-            JobStatus::Running => {
-                form method="post" action={ (url) "/cancel" } {
-                    (app.token()) button.dng.pri id="cancel" { "Cancel" }
-                }
-            }
-            JobStatus::Canceled | JobStatus::Failed => {
-                form method="post" action={ (url) "/resume" } {
-                    (app.token())
-                    @if is_refused && !is_dry {
-                        label.check {
-                            input type="checkbox" id="meant" name="on_probation" value="yes" required;
-                            "Go on all the same: each event ends at once, as a new dead letter."
-                        }
-                    }
-                    button.pri id="resume" { "Go on with it" }
-                }
-            }
+            JobStatus::Completed if is_dry && counted > 0 => (app.act(&subscription_url(of.0, of.1, "/redrive"), html! {
+                (again(job))
+                @if is_refused { (meant("Send all the same")) }
+                button.pri name="action" value="send" id="send" { "Send these " (text::counted(counted, "event", "events")) }
+            })),
+            JobStatus::Running => (app.act(&format!("{url}/cancel"), html! { button.dng.pri id="cancel" { "Cancel" } })),
+            JobStatus::Canceled | JobStatus::Failed => (app.act(&format!("{url}/resume"), html! {
+                @if is_refused && !is_dry { (meant("Go on all the same")) }
+                button.pri id="resume" { "Go on with it" }
+            })),
             JobStatus::Completed => {}
+        }
+    }
+}
+
+/// Takes consent to an endpoint that ends what is sent to it.
+fn meant(what: &str) -> Markup {
+    html! {
+        label.check {
+            input type="checkbox" id="meant" name="on_probation" value="yes" required;
+            (what) ": each event ends at once, as a new dead letter."
         }
     }
 }

@@ -3,7 +3,7 @@
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use gridpost_api::{
     client::Tagged,
     settings::{Document, setting},
@@ -20,7 +20,7 @@ use super::failure::{self, Answer};
 use super::form::given;
 use super::kit;
 use super::made::{self, Made, is_conflict};
-use super::page::Names;
+use super::page::{Names, done};
 use super::text;
 use super::urls::subscription_url;
 use gridpost_ops::{
@@ -148,10 +148,7 @@ pub(super) async fn save(
     let was = made.was()?;
     let mine = asked.document(&was).into_document();
     let error = match made::save(&app, (&topic, &name), &made, &mine).await {
-        Ok(code) => {
-            let url = subscription_url(&topic, &name, &format!("?done={code}"));
-            return Ok(Redirect::to(&url).into_response());
-        }
+        Ok(code) => return Ok(done(&subscription_url(&topic, &name, ""), code)),
         Err(error) => error,
     };
     let saved = Saved::read(&app, &topic, &name).await;

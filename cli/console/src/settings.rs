@@ -10,16 +10,27 @@ use maud::{Markup, html};
 
 use super::{chart, kit, text};
 
-/// A group: its name, its first line, and what the paths of its settings begin with; the last one has all others.
-type Group = (&'static str, fn(&mut Document) -> String, &'static [&'static str]);
+/// A group: its name, and its first line.
+type Group = (&'static str, fn(&mut Document) -> String);
 
 const GROUPS: [Group; 5] = [
-    ("Endpoint", endpoint, &["destination"]),
-    ("Filter", |_| String::new(), &["filter"]),
-    ("Retry", retry, &["retryPolicy", "probationPolicy"]),
-    ("Dead letters", dead_letters, &["deadLetterDestination"]),
-    ("Delivery", |settings| take(settings, "eventDeliverySchema"), &[]),
+    ("Endpoint", endpoint),
+    ("Filter", |_| String::new()),
+    ("Retry", retry),
+    ("Dead letters", dead_letters),
+    ("Delivery", |settings| take(settings, "eventDeliverySchema")),
 ];
+
+/// Returns the place of a setting's group; all that have no group of their own are in the last one.
+pub(super) fn group_of(setting: &Setting) -> usize {
+    match setting.path.split('.').next().unwrap_or_default() {
+        "destination" => 0,
+        "filter" => FILTER,
+        "retryPolicy" | "probationPolicy" => 2,
+        "deadLetterDestination" => 3,
+        _ => GROUPS.len() - 1,
+    }
+}
 
 /// The group of the filter, what it says where that is empty, and how much of it a list shows, in characters.
 const FILTER: usize = 1;
@@ -29,7 +40,7 @@ const FILTER_MAX: usize = 80;
 /// Lists them, with the times of the event subscription.
 pub(super) fn list(document: &EventSubscription) -> Markup {
     let mut settings = Document::of(document);
-    let group = |(at, (name, first, _)): (usize, Group)| {
+    let group = |(at, (name, first)): (usize, Group)| {
         let first = Some(first(&mut settings)).filter(|first| !first.is_empty());
         let mut lines: Vec<_> = first.into_iter().chain(lines_of(at, &settings)).collect();
         if lines.is_empty() {
@@ -52,10 +63,6 @@ pub(super) fn filter(document: &EventSubscription) -> String {
 
 /// Returns the lines of a group.
 fn lines_of(group: usize, settings: &Document) -> Vec<String> {
-    let group_of = |setting: &Setting| {
-        let top = setting.path.split('.').next().unwrap_or_default();
-        GROUPS.iter().position(|(.., own)| own.contains(&top)).unwrap_or(GROUPS.len() - 1)
-    };
     let own = SETTINGS.iter().filter(|one| one.list().is_none() && group_of(one) == group);
     own.flat_map(|one| lines(one, settings)).collect()
 }

@@ -3,7 +3,7 @@
 use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use gridpost_api::{client::Condition, subscription::EventSubscriptionInput};
 use maud::{Markup, html};
 
@@ -14,10 +14,10 @@ use super::form::placed::Placed;
 use super::form::view::{Text, View};
 use super::form::{Fields, Posted};
 use super::made::is_conflict;
-use super::page::{Frame, Tab};
+use super::page::{Frame, Tab, done};
 use super::subscription_form::view::{About, sections};
 use super::subscription_form::{arranged, document, fields_of_new, placed};
-use super::urls::{above_subscription, subscription_url, topic_url};
+use super::urls::{above, subscription_url, topic_url};
 
 /// The field that has the topic's delivery profile. No member of a document is called so.
 const KIND: &str = "made.profile";
@@ -56,10 +56,7 @@ pub(super) async fn create(
     let name = fields.get("name").trim();
     let api = app.api.clone().only_if(Some(Condition::IsNew));
     let error = match api.put_subscription(&topic, name, &document.into_document()).await {
-        Ok(_) => {
-            let url = subscription_url(&topic, name, "?done=created");
-            return Ok(Redirect::to(&url).into_response());
-        }
+        Ok(_) => return Ok(done(&subscription_url(&topic, name, ""), "created")),
         Err(error) => error,
     };
     let mut problems = placed(&error, fields);
@@ -106,7 +103,7 @@ fn render(
             (app.button("Create event subscription", "makes nothing"))
         }
     };
-    let above = above_subscription(topic);
+    let above = above(&[topic]);
     let command =
         format!("subscription create --topic {topic} --subscription NAME --file document.json");
     let title = "New event subscription";

@@ -112,7 +112,7 @@ async fn of_subscription(
         is_live: true,
         ..Head::default()
     };
-    let above = urls::above_subscription(topic);
+    let above = urls::above(&[topic]);
     let [topic, shown, since] = [word(topic), word(name), since.value.to_owned()];
     let command =
         format!("subscription health --topic {topic} --subscription {shown} --since {since}");
@@ -226,11 +226,11 @@ fn numbers(url: &str, health: &Health, traffic: Option<&Traffic>, now: Timestamp
         div.g.gt {
             (tiles::waiting_tile(&format!("{url}/deliveries"), &[health], true, traffic))
             @if let Some(oldest) = oldest {
-                (kit::tile(None, "Oldest retrying", text::ago(oldest.0, now),
+                (kit::tile("", None, "Oldest retrying", text::ago(oldest.0, now),
                     html! { "published " (text::clock(oldest)) }, ""))
             }
             @let failures = number(health.failures_in_row.into());
-            (kit::tile(None, "Failures in a row", failures, "delivery is delayed after 10", ""))
+            (kit::tile("", None, "Failures in a row", failures, "delivery is delayed after 10", ""))
             @if let Some(traffic) = traffic {
                 (tiles::delivered_tile(traffic))
                 (tiles::ended_tiles(&format!("{url}/dead-letters"), "", traffic))
@@ -238,7 +238,7 @@ fn numbers(url: &str, health: &Health, traffic: Option<&Traffic>, now: Timestamp
             @if let Some(probe) = health.next_probe {
                 @let due = format!("in {}", text::ago(now, probe.not_before.0));
                 @let due = if wait_is_over(health, now) { "now" } else { &due };
-                (kit::tile(None, "Next probe", due, step.unwrap_or_default(), ""))
+                (kit::tile("", None, "Next probe", due, step.unwrap_or_default(), ""))
             }
         }
     }
@@ -316,7 +316,7 @@ fn to_do(app: &App, topic: &str, name: &str, health: &Health, counted: Option<&A
     let steps = if app.may_change() { &steps[..] } else { &steps[..steps.len().min(1)] };
     let list = html! {
         ol.hb {
-            @for (at, step) in (1..).zip(steps) { li { span { (kit::badge(&at.to_string())) " " (step) } } }
+            @for (at, step) in (1..).zip(steps) { li { span { span.pill.info { (at) } " " (step) } } }
         }
     };
     html! { @if !steps.is_empty() { (kit::card("What to do", "", list)) } }

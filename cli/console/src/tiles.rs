@@ -23,11 +23,6 @@ impl Traffic {
         chart::spark(&known, kind)
     }
 
-    /// Draws what waited.
-    pub(super) fn waiting_spark(&self, now: Option<u64>) -> Markup {
-        chart::spark(&self.waited(now), Kind::Warn)
-    }
-
     /// Says what it counts of the last hour, where its steps tell.
     pub(super) fn last_hour(&self, count: impl Fn(&Flow) -> u64) -> Markup {
         let steps = usize::try_from(3_600 / self.step.as_secs().max(1)).unwrap_or(0);
@@ -101,7 +96,7 @@ pub(super) fn counted_tile(
     let spark = traffic.spark(kind.unwrap_or(Kind::Acc), count);
     let kind = kind.map(|kind| if events > 0 { kind } else { Kind::Off });
     let value = kit::unit(number(events), if kind.is_none() { "events" } else { "" });
-    kit::tile_to(url, kind, label, value, traffic.last_hour(count), spark)
+    kit::tile(url, kind, label, value, traffic.last_hour(count), spark)
 }
 
 /// The part of what came that was delivered.
@@ -115,7 +110,7 @@ pub(super) fn delivered_tile(traffic: &Traffic) -> Markup {
         @if is_older { (number(came)) " came meanwhile" } @else { (number(delivered)) " of " (number(came)) }
     };
     let spark = traffic.spark(Kind::Ok, |flow| flow.account.delivered);
-    kit::tile(Kind::Ok, "Delivered", value, note, spark)
+    kit::tile("", Kind::Ok, "Delivered", value, note, spark)
 }
 
 /// What came and has not ended by these healths, which may not be all, and how much of it was attempted.
@@ -137,9 +132,9 @@ pub(super) fn waiting_tile(
         @if !is_counted { "more than " }
         (text::counted(failed, "delivery has failed", "deliveries have failed"))
     };
-    let spark = traffic.map(|traffic| traffic.waiting_spark(waiting)).unwrap_or_default();
+    let spark = traffic.map(|traffic| chart::spark(&traffic.waited(waiting), Kind::Warn));
     let kind = if waiting == Some(0) { Kind::Off } else { Kind::Warn };
-    kit::tile_to(url, kind, "Waiting", value, note, spark)
+    kit::tile(url, kind, "Waiting", value, note, spark.unwrap_or_default())
 }
 
 /// Events that ended undelivered, with the pages about them. Lost ones have a tile if there are any, or such a page.
@@ -176,7 +171,7 @@ pub(super) fn latency_tile(traffic: &Traffic) -> Markup {
     let latencies = &traffic.total.account.latencies;
     let [p50, p95, p99] = text::bounds(latencies);
     let note = html! { @if latencies.events() > 0 { "p50 " (p50) " · p99 " (p99) } };
-    kit::tile(None, "Publish to delivery, p95", p95, note, "")
+    kit::tile("", None, "Publish to delivery, p95", p95, note, "")
 }
 
 /// Bars of what became of events, and failed attempts by answer.

@@ -189,7 +189,7 @@ async fn of_topic(app: &App, topic: &str, query: SinceQuery, keys: Option<&Keys>
         ..Head::default()
     };
     let command = format!("topic show {}", word(topic));
-    let frame = Frame { tab: Tab::Topics, title: topic, above: urls::above_topic(), command };
+    let frame = Frame { tab: Tab::Topics, title: topic, above: urls::above(&[]), command };
     Ok(app.page_of(&frame, &head, &body))
 }
 
@@ -216,8 +216,8 @@ fn tiles(
     html! {
         div.g.gt {
             (counted_tile("", None, "Accepted", traffic, |flow| flow.accepted))
-            (kit::tile(None, "For no event subscription", number(*unmatched), "of what was accepted", ""))
-            (kit::tile(None, "Fan-out", kit::unit(fan_out, "× an event"), all, ""))
+            (kit::tile("", None, "For no event subscription", number(*unmatched), "of what was accepted", ""))
+            (kit::tile("", None, "Fan-out", kit::unit(fan_out, "× an event"), all, ""))
             @if let Ok(healths) = &healths { (waiting_tile("", healths, true, Some(traffic))) }
             (ended_tiles("", "", traffic))
             (latency_tile(traffic))

@@ -28,20 +28,17 @@ pub(super) fn with_query(url: &str, pairs: &[(&str, &str)]) -> String {
     }
 }
 
-/// Returns the pages above a topic's.
-pub(super) fn above_topic() -> Vec<(String, String)> {
-    vec![("/topics".to_owned(), "Topics".to_owned())]
-}
-
-/// Returns the pages above an event subscription's.
-pub(super) fn above_subscription(topic: &str) -> Vec<(String, String)> {
-    [above_topic(), vec![(topic_url(topic), topic.to_owned())]].concat()
-}
-
-/// Returns the pages above one that belongs to an event subscription.
-pub(super) fn above(topic: &str, name: &str) -> Vec<(String, String)> {
-    let own = (subscription_url(topic, name, ""), name.to_owned());
-    [above_subscription(topic), vec![own]].concat()
+/// Returns the pages above one: the list of topics and, if they are given, those of a topic and of one of its event
+/// subscriptions.
+pub(super) fn above(names: &[&str]) -> Vec<(String, String)> {
+    let mut pages = vec![("/topics".to_owned(), "Topics".to_owned())];
+    if let [topic, name @ ..] = names {
+        pages.push((topic_url(topic), (*topic).to_owned()));
+        pages.extend(
+            name.iter().map(|name| (subscription_url(topic, name, ""), (*name).to_owned())),
+        );
+    }
+    pages
 }
 
 #[cfg(test)]

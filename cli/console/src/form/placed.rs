@@ -47,8 +47,7 @@ impl Placed {
 
     /// Returns the problems of a field, and of what is within it. `id` is the field's.
     pub(crate) fn at(&self, field: &str, id: &str) -> Vec<&str> {
-        let below = format!("{field}.");
-        self.take(id, |name| name == field || name.starts_with(&below))
+        self.take(id, |name| super::is_of(name, field))
     }
 
     pub(super) fn exactly_at(&self, field: &str, id: &str) -> Vec<&str> {

@@ -6,21 +6,17 @@ use maud::{Markup, html};
 use super::{AUTHENTICATION, SCHEMA, TYPE, shown};
 use crate::{
     form::view::{Text, View},
+    settings::group_of,
     text,
 };
 
-/// The groups of fields, each with a hint and with what the paths of its settings begin with. The last
-/// one has all others.
-const GROUPS: [(&str, &str, &[&str]); 5] = [
-    ("Destination", "", &["destination"]),
-    ("Filter", "", &["filter"]),
-    ("Retries", "", &["retryPolicy", "probationPolicy"]),
-    (
-        "Dead letters",
-        "Without a bucket, what ends undelivered is dropped, counted and logged.",
-        &["deadLetterDestination"],
-    ),
-    ("Further settings", "", &[]),
+/// The groups of fields, each with a hint.
+const GROUPS: [(&str, &str); 5] = [
+    ("Destination", ""),
+    ("Filter", ""),
+    ("Retries", ""),
+    ("Dead letters", "Without a bucket, what ends undelivered is dropped, counted and logged."),
+    ("Further settings", ""),
 ];
 
 #[derive(Clone, Copy)]
@@ -33,10 +29,6 @@ pub(crate) struct About<'a> {
 }
 
 pub(crate) fn sections(form: View<'_>, about: About<'_>) -> Markup {
-    let group_of = |setting: &Setting| {
-        let first = setting.path.split('.').next().unwrap_or_default();
-        GROUPS.iter().position(|(.., own)| own.contains(&first)).unwrap_or(GROUPS.len() - 1)
-    };
     let is_shown = |one: &&Setting| {
         // Where a key comes from is chosen beside its fields: all of them are there.
         let key = one.type_path().filter(|_| matches!(one.of, ["Static"] | ["Dynamic"]));
@@ -49,7 +41,7 @@ pub(crate) fn sections(form: View<'_>, about: About<'_>) -> Markup {
     };
     let all: Vec<_> = SETTINGS.iter().filter(is_shown).collect();
     html! {
-        @for (group, (legend, hint, _)) in GROUPS.iter().enumerate() {
+        @for (group, (legend, hint)) in GROUPS.iter().enumerate() {
             fieldset {
                 legend { (legend) }
                 @if !hint.is_empty() { p.hint { (hint) } }
