@@ -45,11 +45,8 @@ fn mine(fields: &Fields) -> (TopicPatch, Placed) {
     (TopicPatch { kind: None, properties }, problems)
 }
 
-struct Shown<'a> {
-    fields: &'a Fields,
-    made: &'a Made,
-    problems: &'a Placed,
-}
+/// The fields of the form, what it was made from, and what is wrong with it.
+type Shown<'a> = (&'a Fields, &'a Made, &'a Placed);
 
 pub(super) async fn show(State(app): State<App>, Path(topic): Path<String>) -> Answer {
     let reply = app.api.topic(&topic).await?;
@@ -58,8 +55,7 @@ pub(super) async fn show(State(app): State<App>, Path(topic): Path<String>) -> A
     let mut fields = fields_of(&was);
     let schema = reply.properties.settings.input_schema;
     fields.tick(OWN, schema == Some(InputSchema::CustomEventSchema));
-    let shown = Shown { fields: &fields, made: &made, problems: &Placed::default() };
-    Ok(render(&app, &topic, &shown, &html! {}))
+    Ok(render(&app, &topic, (&fields, &made, &Placed::default()), &html! {}))
 }
 
 pub(super) async fn save(
@@ -71,8 +67,7 @@ pub(super) async fn save(
     let was: TopicPatch = made.was()?;
     let (mine, problems) = mine(&fields);
     if !problems.is_empty() {
-        let shown = Shown { fields: &fields, made: &made, problems: &problems };
-        let page = render(&app, &topic, &shown, &html! {});
+        let page = render(&app, &topic, (&fields, &made, &problems), &html! {});
         return Ok((StatusCode::BAD_REQUEST, page).into_response());
     }
     let error = match send(&app, &topic, &made, &difference(&value(&was), &value(&mine))).await {
@@ -86,8 +81,8 @@ pub(super) async fn save(
     }
     let problems = Placed::of(&error);
     let notice = notice(&error, &problems);
-    let shown = Shown { fields: &fields, made: &made, problems: &problems };
-    Ok((status, render(&app, &topic, &shown, &notice)).into_response())
+    let page = render(&app, &topic, (&fields, &made, &problems), &notice);
+    Ok((status, page).into_response())
 }
 
 /// Shows the saved state with the changes made here, and the changes of another operator. Where
@@ -102,10 +97,7 @@ async fn conflict(
     let problems = Placed::default();
     let reply = match app.api.topic(topic).await {
         Ok(reply) => reply,
-        Err(error) => {
-            let shown = Shown { fields: typed, made, problems: &problems };
-            return render(app, topic, &shown, &made::unread(&error));
-        }
+        Err(error) => return render(app, topic, (typed, made, &problems), &made::unread(&error)),
     };
     let now = editable(&reply.document);
     let merged = made::merged(was, &now, &value(mine));
@@ -114,7 +106,7 @@ async fn conflict(
     let mut fields = fields.map_or_else(|_| typed.clone(), |merged| fields_of(&merged));
     fields.tick(OWN, typed.is_on(OWN));
     let made = Made::of(reply.etag.as_deref(), &now);
-    render(app, topic, &Shown { fields: &fields, made: &made, problems: &problems }, &both)
+    render(app, topic, (&fields, &made, &problems), &both)
 }
 
 async fn send(app: &App, topic: &str, made: &Made, patch: &Value) -> anyhow::Result<&'static str> {
@@ -125,8 +117,7 @@ async fn send(app: &App, topic: &str, made: &Made, patch: &Value) -> anyhow::Res
     Ok("saved")
 }
 
-fn render(app: &App, topic: &str, shown: &Shown<'_>, notice: &Markup) -> Markup {
-    let Shown { fields, made, problems } = *shown;
+fn render(app: &App, topic: &str, (fields, made, problems): Shown<'_>, notice: &Markup) -> Markup {
     let is_own = fields.is_on(OWN);
     let view = View { fields, problems, focus: None, may_change: app.may_change(), is_live: false };
     let all = html! { (changeable(view)) @if is_own { (mapping(view)) } };

@@ -48,13 +48,11 @@ pub(super) struct EventQuery {
 impl EventQuery {
     /// Leaves out what does not show, unless exactly that is meant.
     fn clean(&mut self) -> LeftOut {
-        let mut left_out = LeftOut::default();
-        if self.exact.is_none() {
-            left_out.clean("topic", &mut self.topic);
-            left_out.clean("id", &mut self.id);
-            left_out.clean("since", &mut self.since);
+        let Self { topic, id, since, .. } = self;
+        match self.exact {
+            Some(_) => LeftOut::default(),
+            None => LeftOut::of([("topic", topic), ("id", id), ("since", since)]),
         }
-        left_out
     }
 
     fn id(&self) -> Option<String> {
@@ -263,7 +261,8 @@ fn tiles(of: &Explanation) -> Markup {
                 (kit::tile("", None, "Published", text::clock(at), text::time(at), ""))
             }
             @if let Some(kind) = member("eventType").or_else(|| member("type")) {
-                (kit::tile("", None, "Type", kind, html! { @if let Some(subject) = subject { "subject " (subject) } }, ""))
+                @let subject = html! { @if let Some(subject) = subject { "subject " (subject) } };
+                (kit::tile("", None, "Type", kind, subject, ""))
             }
             (kit::tile("", None, "Wanted by", kit::unit(wanted, format!("of {}", places.len())), by, ""))
             (kit::tile("", Kind::Ok, "Delivered to", is(Standing::Delivered),

@@ -193,14 +193,9 @@ pub(super) fn confirmed(typed: &str, wanted: &str) -> Result<(), Misuse> {
 }
 
 /// Refuses what was not agreed to: a browser does, too, as long as it runs the page's form.
-pub(super) fn agreed(given: &str) -> anyhow::Result<()> {
-    match given {
-        "yes" => Ok(()),
-        _ => Err(Misuse(
-            "Nothing was done: tick the box beside the button to say that it is meant.".to_owned(),
-        )
-        .into()),
-    }
+pub(super) fn agreed(given: &str) -> Result<(), Misuse> {
+    let told = "Nothing was done: tick the box beside the button to say that it is meant.";
+    (given == "yes").then_some(()).ok_or_else(|| Misuse(told.to_owned()))
 }
 
 #[cfg(test)]

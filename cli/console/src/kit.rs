@@ -82,15 +82,9 @@ pub(super) fn answer(outcome: Option<&str>, status: Option<u16>) -> Markup {
 }
 
 /// Lists names and values that say something; a name that is long breaks at its humps.
-pub(super) fn kv(rows: &[(&str, Markup)]) -> Markup {
+pub(super) fn kv(rows: &[(impl AsRef<str>, Markup)]) -> Markup {
     let rows = rows.iter().filter(|(_, value)| !value.0.is_empty());
-    html! { dl.kv { @for (name, value) in rows { dt { (text::soft(name)) } dd { (value) } } } }
-}
-
-/// Lists names and texts; a text that is a time is shown as one.
-pub(super) fn facts(rows: &[[String; 2]]) -> Markup {
-    let rows = rows.iter().map(|[name, value]| (name.as_str(), text::time_or_text(value)));
-    kv(&rows.collect::<Vec<_>>())
+    html! { dl.kv { @for (name, value) in rows { dt { (text::soft(name.as_ref())) } dd { (value) } } } }
 }
 
 /// A box with a head: a title, and what is beside it.

@@ -54,15 +54,15 @@ pub(super) struct Chosen {
 impl Chosen {
     /// Leaves out what does not show, unless exactly that is meant.
     pub(super) fn clean(&mut self) -> LeftOut {
-        let mut left_out = LeftOut::default();
-        if self.exact.is_none() {
-            left_out.clean("reason", &mut self.reason);
-            left_out.clean("type", &mut self.event_type);
-            left_out.clean("event", &mut self.event);
-            left_out.clean("from", &mut self.from);
-            left_out.clean("to", &mut self.to);
-        }
-        left_out
+        let Self { reason, event_type, event, from, to, .. } = self;
+        let fields = [
+            ("reason", reason),
+            ("type", event_type),
+            ("event", event),
+            ("from", from),
+            ("to", to),
+        ];
+        if self.exact.is_some() { LeftOut::default() } else { LeftOut::of(fields) }
     }
 
     /// Reads the choice. Fails if `from` or `to` is not a time.
@@ -101,12 +101,13 @@ impl Chosen {
             ("sent", &self.sent),
             (EXACT, &self.exact),
         ];
-        all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?))).collect()
+        let given = all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
+        given.filter(|(_, value)| !value.is_empty()).collect()
     }
 
     pub(super) fn flags(&self) -> String {
         let flag = |(name, value): (&str, &str)| match (name, value) {
-            (_, "") | (EXACT, _) => String::new(),
+            (EXACT, _) => String::new(),
             ("sent", "no") => " --open".to_owned(),
             ("sent", "yes") => " --redriven".to_owned(),
             ("event", id) => format!(" --event-id {}", output::word(id)),
@@ -120,11 +121,7 @@ impl Chosen {
     }
 
     pub(super) fn told(&self) -> Markup {
-        let chosen: Vec<_> = self
-            .pairs()
-            .into_iter()
-            .filter(|(name, value)| !value.is_empty() && *name != EXACT)
-            .collect();
+        let chosen: Vec<_> = self.pairs().into_iter().filter(|(name, _)| *name != EXACT).collect();
         html! {
             @if chosen.is_empty() { "all dead letters" } @else {
                 "dead letters with" @for (name, value) in chosen { " " code { (name) " " (text::visible(value)) } }
@@ -382,7 +379,7 @@ pub(super) async fn show_one(
     let found = super::sought::event_url(&topic, event_id);
     let redrive = with_query(&subscription_url(&topic, &name, "/redrive"), &[("event", event_id)]);
     let body = html! {
-        (kit::facts(&members(&letter)))
+        (kit::kv(&members(&letter)))
         ul.links {
             @if event_id != "-" {
                 li { a href=(found) { "Find event" } }
@@ -398,16 +395,16 @@ pub(super) async fn show_one(
     Ok(app.below(&Below { of, tab: "/dead-letters", title, command }, &body))
 }
 
-/// Lists the members of a document that are not objects, as rows of [`kit::facts`].
-fn members(document: &impl Serialize) -> Vec<[String; 2]> {
+/// Returns the members of a document that are not objects; a text that is a time is shown as one.
+fn members(document: &impl Serialize) -> Vec<(String, Markup)> {
     let text = |value: Value| match value {
-        Value::String(text) => text::visible(&text),
-        other => other.to_string(),
+        Value::String(text) => text::time_or_text(&text),
+        other => text::soft(&other.to_string()),
     };
     let document = serde_json::to_value(document).unwrap_or_default();
     let Value::Object(members) = document else { return Vec::new() };
     let plain = members.into_iter().filter(|(_, value)| !value.is_object());
-    plain.map(|(name, value)| [name, text(value)]).collect()
+    plain.map(|(name, value)| (name, text(value))).collect()
 }
 
 #[cfg(test)]

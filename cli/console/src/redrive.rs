@@ -241,19 +241,18 @@ fn progress(job: &Redrive) -> Markup {
 }
 
 fn chosen_of(job: &Redrive) -> Markup {
-    let text = |at: &Time| at.to_string();
-    let rows = [
-        ("reason", job.reason.clone()),
-        ("eventType", job.event_type.clone()),
-        ("eventId", job.event_id.clone()),
-        ("from", job.from.as_ref().map(text)),
-        ("to", job.to.as_ref().map(text)),
-        ("eventsPerSecond", Some(job.events_per_second.to_string())),
-        ("maxRedrives", Some(job.max_redrives.to_string())),
-        ("createdTime", Some(text(&job.created_time))),
-    ];
-    let rows = rows.into_iter().filter_map(|(name, value)| Some([name.to_owned(), value?]));
-    kit::facts(&rows.collect::<Vec<_>>())
+    let text = |text: &Option<String>| text.as_deref().map(text::soft).unwrap_or_default();
+    let time = |at: Option<Time>| at.map(text::time).unwrap_or_default();
+    kit::kv(&[
+        ("reason", text(&job.reason)),
+        ("eventType", text(&job.event_type)),
+        ("eventId", text(&job.event_id)),
+        ("from", time(job.from)),
+        ("to", time(job.to)),
+        ("eventsPerSecond", html! { (job.events_per_second) }),
+        ("maxRedrives", html! { (job.max_redrives) }),
+        ("createdTime", text::time(job.created_time)),
+    ])
 }
 
 fn actions(app: &App, url: &str, of: (&str, &str), job: &Redrive, is_refused: bool) -> Markup {
@@ -263,9 +262,13 @@ fn actions(app: &App, url: &str, of: (&str, &str), job: &Redrive, is_refused: bo
             JobStatus::Completed if is_dry && counted > 0 => (app.act(&subscription_url(of.0, of.1, "/redrive"), html! {
                 (again(job))
                 @if is_refused { (meant("Send all the same")) }
-                button.pri name="action" value="send" id="send" { "Send these " (text::counted(counted, "event", "events")) }
+                button.pri name="action" value="send" id="send" {
+                    "Send these " (text::counted(counted, "event", "events"))
+                }
             })),
-            JobStatus::Running => (app.act(&format!("{url}/cancel"), html! { button.dng.pri id="cancel" { "Cancel" } })),
+            JobStatus::Running => (app.act(&format!("{url}/cancel"), html! {
+                button.dng.pri id="cancel" { "Cancel" }
+            })),
             JobStatus::Canceled | JobStatus::Failed => (app.act(&format!("{url}/resume"), html! {
                 @if is_refused && !is_dry { (meant("Go on all the same")) }
                 button.pri id="resume" { "Go on with it" }

@@ -16,13 +16,15 @@ pub(super) const EXACT: &str = "exact";
 pub(super) struct LeftOut(Vec<(&'static str, String)>);
 
 impl LeftOut {
-    /// Leaves out of a field what does not show.
-    pub(super) fn clean(&mut self, field: &'static str, text: &mut Option<String>) {
-        let Some(given) = text.as_mut() else { return };
-        let rest = shown(given);
-        if rest != given.trim_matches(' ') {
-            self.0.push((field, std::mem::replace(given, rest)));
-        }
+    /// Leaves out of these fields what does not show.
+    pub(super) fn of<const N: usize>(fields: [(&'static str, &mut Option<String>); N]) -> Self {
+        let clean = |(field, text): (_, &mut Option<String>)| {
+            let given = text.as_mut()?;
+            let rest = shown(given);
+            let is_less = rest != given.trim_matches(' ');
+            is_less.then(|| (field, std::mem::replace(given, rest)))
+        };
+        Self(fields.into_iter().filter_map(clean).collect())
     }
 
     /// Says what was left out of the fields of a search, with a link that keeps it.
@@ -101,8 +103,8 @@ mod tests {
             ("über/注文", "über/注文", None),
         ];
         for (given, want, told) in table {
-            let (mut left_out, mut text) = (LeftOut::default(), Some(given.to_owned()));
-            left_out.clean("id", &mut text);
+            let mut text = Some(given.to_owned());
+            let left_out = LeftOut::of([("id", &mut text)]);
             assert_eq!(text.as_deref(), Some(want), "{given:?}");
             let shown = left_out.told("/l", &[("topic", "t"), ("id", want)]).into_string();
             assert_eq!(shown.is_empty(), told.is_none(), "{shown}");

@@ -68,10 +68,7 @@ pub(super) struct TailQuery {
 impl TailQuery {
     /// Leaves out what does not show: no name has it.
     fn clean(&mut self) -> LeftOut {
-        let mut left_out = LeftOut::default();
-        left_out.clean("topic", &mut self.topic);
-        left_out.clean("name", &mut self.name);
-        left_out
+        LeftOut::of([("topic", &mut self.topic), ("name", &mut self.name)])
     }
 
     fn filter(&self) -> Filter {
