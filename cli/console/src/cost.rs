@@ -64,10 +64,8 @@ pub(super) async fn show(
     let frame = Frame { tab: Tab::Cost, title: "Cost", above: Vec::new(), command };
     let page = app.page(&frame, &body);
     Ok(page::streamed(page, async move {
-        match tokio::try_join!(counted(&app), sizes(&app)) {
-            Ok((counted, sizes)) => told(counted, &sizes, events),
-            Err(error) => failure::problem("", &error),
-        }
+        let read = tokio::try_join!(counted(&app), sizes(&app));
+        failure::or_problem("", &read, |(counted, sizes)| told(*counted, sizes, events))
     }))
 }
 

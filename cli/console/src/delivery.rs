@@ -27,7 +27,7 @@ use super::form::{Look, Nothing};
 use super::kit::{self, Icon};
 use super::page::{Frame, Head, Names, Tab, live_part};
 use super::standing::{self, Standing};
-use super::subscription::state_note;
+use super::subscription::{NO_HEALTH, state_note};
 use super::text::{self, number};
 use super::urls::{self, subscription_url, with_query};
 use gridpost_ops::{
@@ -116,10 +116,7 @@ pub(super) async fn list(
     };
     let is_named = |lines: &Lines| page.items.iter().all(|one| lines.contains_key(&one.id));
     let body = html! {
-        @match &health {
-            Err(error) => (failure::problem("The endpoint's health could not be read.", error)),
-            Ok(health) => (state_note(health, None, now)),
-        }
+        (failure::or_problem(NO_HEALTH, &health, |health| state_note(health, None, now)))
         (kit::flush("Deliveries", outcomes(&url, (after, outcome), &page), html! {
             @if rows.is_empty() { (kit::nothing(Icon::CHECK, title, told, find, "")) }
             @else { (kit::table("Failing deliveries", &head, &rows)) }
@@ -227,10 +224,9 @@ pub(super) async fn show(
                 }
                 div {
                     (kit::card("This delivery", "", facts(&shown.delivery, lines.get(&shown.delivery.id))))
-                    @match &health {
-                        Err(error) => (failure::problem("The endpoint's health could not be read.", error)),
-                        Ok(health) => (health_card(&app, &subscription_url(&topic, &name, ""), health)),
-                    }
+                    (failure::or_problem(NO_HEALTH, &health, |health| {
+                        health_card(&app, &subscription_url(&topic, &name, ""), health)
+                    }))
                     (also_waiting(&list, &others, &shown.delivery))
                 }
             }

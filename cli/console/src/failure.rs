@@ -77,6 +77,15 @@ pub(super) fn problem(head: &str, error: &anyhow::Error) -> Markup {
     }
 }
 
+/// Shows what was read or, with that sentence, why it could not be.
+pub(super) fn or_problem<T>(
+    head: &str,
+    read: &anyhow::Result<T>,
+    show: impl FnOnce(&T) -> Markup,
+) -> Markup {
+    read.as_ref().map_or_else(|error| problem(head, error), show)
+}
+
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         let status = status(&self.0);

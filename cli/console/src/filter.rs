@@ -37,10 +37,7 @@ pub(super) async fn test(
     Path((topic, name)): Names,
     Form(form): Form<Tried>,
 ) -> Answer {
-    let result = match verdicts(&app, &topic, &form).await {
-        Ok(answer) => table(&answer),
-        Err(error) => failure::problem("", &error),
-    };
+    let result = failure::or_problem("", &verdicts(&app, &topic, &form).await, table);
     Ok(render(&app, &topic, &name, &form, &result))
 }
 
@@ -103,10 +100,7 @@ pub(super) async fn send_test_event(
         let event = json_text(&form.event)?;
         app.api.send_test_event(&topic, &name, &event).await
     };
-    let result = match sent.await {
-        Ok(sent) => answered(&sent),
-        Err(error) => failure::problem("", &error),
-    };
+    let result = failure::or_problem("", &sent.await, answered);
     Ok(render_test(&app, &topic, &name, &form.event, &result))
 }
 

@@ -70,10 +70,8 @@ pub(super) async fn show(
     // How many event subscriptions the pages before this one have.
     let after = query.look.after.and_then(|after| after.parse().ok()).unwrap_or(0);
     Ok(page::streamed(app.page_of(&frame, &head, &body), async move {
-        match audit::look_back(&app.settings.target, span, Effort::OF_A_PAGE).await {
-            Ok(audit) => told(&audit, since.value, after),
-            Err(error) => failure::problem("", &error),
-        }
+        let audit = audit::look_back(&app.settings.target, span, Effort::OF_A_PAGE).await;
+        failure::or_problem("", &audit, |audit| told(audit, since.value, after))
     }))
 }
 

@@ -208,10 +208,7 @@ pub(super) async fn list(
     let url = subscription_url(&topic, &name, "/dead-letters");
     let body = html! {
         (filter_form(&url, &chosen, &left_out))
-        @match &counted {
-            Ok(counted) => { (counts(&url, &chosen, counted)) }
-            Err(error) => { (failure::problem("", error)) }
-        }
+        (failure::or_problem("", &counted, |counted| counts(&url, &chosen, counted)))
         @if app.may_change() { (actions(&topic, &name, &chosen)) }
         (table(&url, &page))
         (kit::next_page(&url, &chosen.pairs(), page.next.as_deref()))

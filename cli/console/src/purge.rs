@@ -35,10 +35,8 @@ pub(super) async fn form(
     let (url, whole) = (subscription_url(&topic, &name, "/purge"), format!("{topic}/{name}"));
     let body = html! {
         (planned(&topic, &name, &chosen, &counted))
-        @match &unreadable {
-            None => {}
-            Some(Ok(found)) => { (table_of_unreadable(&topic, &name, found)) }
-            Some(Err(error)) => { (failure::problem("", error)) }
+        @if let Some(found) = &unreadable {
+            (failure::or_problem("", found, |found| table_of_unreadable(&topic, &name, found)))
         }
         (consent(&app, &url, (&whole, "they are given up"), chosen.hidden(), "Delete them for good"))
     };

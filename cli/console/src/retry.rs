@@ -189,12 +189,9 @@ fn render(app: &App, topic: &str, name: &str, shown: &Shown<'_>, refused: &Marku
         (refused)
         (form(app, &subscription_url(topic, name, "/retry"), shown, &answers))
         div id="timeline" {
-            @match saved {
-                Ok(saved) => { (of_saved(saved, policy, asked, &answers)) }
-                Err(error) => {
-                    (failure::problem("The timeline can't be shown. What you have typed is kept.", error))
-                }
-            }
+            (failure::or_problem("The timeline can't be shown. What you have typed is kept.", saved, |saved| {
+                of_saved(saved, policy, asked, &answers)
+            }))
         }
     };
     let command = ("schedule", &*format!(" --answer {}", output::word(&answers)));

@@ -36,6 +36,9 @@ const ATTEMPTS_MAX: usize = 20;
 /// The most steps that the heat map and the bars have: more would be thinner than a pixel on a phone.
 const STEPS_MAX: usize = 84;
 
+pub(super) const NO_HEALTH: &str = "The endpoint's health could not be read.";
+const NO_TRAFFIC: &str = "The traffic could not be read.";
+
 pub(super) async fn show(
     State(app): State<App>,
     Path((topic, name)): Names,
@@ -72,20 +75,14 @@ async fn of_subscription(
         @if let Some(awaited) = show::awaited(&document.document) {
             (kit::note(Kind::Warn, "It has not consented yet", visible(&awaited), ""))
         }
-        (live_part("health", &html! {
-            @match &health {
-                Ok(health) => { (state_note(health, counted, now)) (numbers(&url, health, traffic.as_ref().ok(), now)) }
-                Err(error) => { (failure::problem("The endpoint's health could not be read.", error)) }
-            }
-        }))
+        (live_part("health", &failure::or_problem(NO_HEALTH, &health, |health| html! {
+            (state_note(health, counted, now)) (numbers(&url, health, traffic.as_ref().ok(), now))
+        })))
         div.g.g21 {
             div {
-                (live_part("traffic", &html! {
-                    @match &traffic {
-                        Ok(traffic) => { (attempts_card(traffic, health.as_ref().ok(), &url, since)) (latency_card(traffic)) }
-                        Err(error) => { (failure::problem("The traffic could not be read.", error)) }
-                    }
-                }))
+                (live_part("traffic", &failure::or_problem(NO_TRAFFIC, &traffic, |traffic| html! {
+                    (attempts_card(traffic, health.as_ref().ok(), &url, since)) (latency_card(traffic))
+                })))
                 (live_part("attempts", &newest_card(&newest, &url, since, failed)))
             }
             div {

@@ -210,18 +210,14 @@ async fn rate(app: &App, query: &TailQuery) -> Markup {
         Ok(now) => app.traffic(scope, Since::QUARTER_HOUR, now).await,
         Err(error) => Err(error),
     };
-    page::live_part(
-        RATE,
-        &match traffic {
-            Err(error) => failure::problem("The rate of attempts is not known.", &error),
-            Ok(traffic) => {
-                let series = traffic.attempts();
-                let label = "Attempts a minute, the last 15 minutes";
-                let bars = Bars { low: true, ..traffic.bars(label, &series) };
-                kit::card(label, bars.legend(), bars.picture())
-            }
-        },
-    )
+    let told = "The rate of attempts is not known.";
+    let rate = failure::or_problem(told, &traffic, |traffic| {
+        let series = traffic.attempts();
+        let label = "Attempts a minute, the last 15 minutes";
+        let bars = Bars { low: true, ..traffic.bars(label, &series) };
+        kit::card(label, bars.legend(), bars.picture())
+    });
+    page::live_part(RATE, &rate)
 }
 
 /// What is asked for, and what the page shows of it.

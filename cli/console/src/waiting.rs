@@ -38,16 +38,10 @@ pub(super) async fn show(State(app): State<App>, Query(look): Query<Look>) -> An
         (kit::done(look.done.as_deref()))
         h2 id="parked" { "Parked deliveries" }
         p.m { "Their next attempt is so far away that a table keeps them. They come back by themselves." }
-        @match &parked {
-            Ok(parked) => { (parked_section(&app, parked)) }
-            Err(error) => { (failure::problem("", error)) }
-        }
+        (failure::or_problem("", &parked, |parked| parked_section(&app, parked)))
         h2 id="poison" { "Poison queue" }
         p.m { "What Gridpost's own code could not read or settle. It should be empty." }
-        @match &poison {
-            Ok(list) => { (poison_section(&app, list)) }
-            Err(error) => { (failure::problem("", error)) }
-        }
+        (failure::or_problem("", &poison, |list| poison_section(&app, list)))
     };
     let command = "parked list".to_owned();
     let frame = Frame { tab: Tab::Waiting, title: "Parked and poison", above: Vec::new(), command };
@@ -70,9 +64,7 @@ fn parked_section(app: &App, parked: &Page<Parked>) -> Markup {
         let url = subscription_url(topic, name, &format!("/deliveries/{id}"));
         let count = |of: fn(&WaitingDelivery) -> u64| html! { (or_dash(delivery.map(of).map(text::number))) };
         vec![
-            html! { @if app.may_change() {
-                input type="checkbox" name="id" value=(id) form="change-parked" aria-label={ "Choose delivery " (id) };
-            } },
+            choice(app, "parked", "delivery", &id.to_string()),
             text::time(due),
             html! { a href=(url) { (id) } },
             html! { a href=(subscription_url(topic, name, "")) { (topic) "/" (name) } },
@@ -102,20 +94,31 @@ fn parked_section(app: &App, parked: &Page<Parked>) -> Markup {
             p { "None on this page; the next one may have some." }
         } @else if rows.is_empty() { p { "No delivery is parked." } } @else {
             (kit::table("Parked deliveries", &head, &rows))
-            @if app.may_change() {
-                form id="change-parked" method="post" action="/waiting/parked" {
-                    (app.token())
-                    button.pri name="action" value="release" { "Attempt selected now" }
-                    label.check {
-                        input type="checkbox" name="agreed" value="yes";
-                        "Cancel them: they become dead letters, or are lost where there is no destination."
-                    }
-                    button.dng.pri name="action" value="cancel" { "Cancel selected" }
-                }
-            }
+            (change(app, "parked", ("release", "Attempt selected now"), ("cancel", "Cancel selected"),
+                "Cancel them: they become dead letters, or are lost where there is no destination."))
         }
         (kit::next_page("/waiting", &[], parked.next.as_deref()))
     }
+}
+
+/// The box that chooses a row of a table.
+fn choice(app: &App, table: &str, what: &str, id: &str) -> Markup {
+    html! { @if app.may_change() {
+        input type="checkbox" name="id" value=(id) form={ "change-" (table) }
+            aria-label={ "Choose " (what) " " (id) };
+    } }
+}
+
+/// The form of these boxes: a button, and another one that takes consent; each with its action.
+fn change(app: &App, table: &str, good: (&str, &str), bad: (&str, &str), consent: &str) -> Markup {
+    html! { @if app.may_change() {
+        form id={ "change-" (table) } method="post" action={ "/waiting/" (table) } {
+            (app.token())
+            button.pri name="action" value=(good.0) { (good.1) }
+            label.check { input type="checkbox" name="agreed" value="yes"; (consent) }
+            button.dng.pri name="action" value=(bad.0) { (bad.1) }
+        }
+    } }
 }
 
 /// Pairs of a form, in which a name may come several times.
@@ -205,9 +208,7 @@ fn poison_section(app: &App, list: &PoisonList) -> Markup {
     let row = |one: &PoisonMessage| {
         let id = &one.id;
         vec![
-            html! { @if app.may_change() {
-                input type="checkbox" name="id" value=(id) form="change-poison" aria-label={ "Choose message " (id) };
-            } },
+            choice(app, "poison", "message", id),
             html! { (id) },
             html! { (one.kind.to_string()) },
             text::time(one.sent_time),
@@ -235,17 +236,8 @@ fn poison_section(app: &App, list: &PoisonList) -> Markup {
         } @else {
             p { "About " (count) " messages." }
             (kit::table("Messages of the poison queue", &head, &rows))
-            @if app.may_change() {
-                form id="change-poison" method="post" action="/waiting/poison" {
-                    (app.token())
-                    button.pri name="action" value="resend" { "Resend selected" }
-                    label.check {
-                        input type="checkbox" name="agreed" value="yes";
-                        "Remove them for good: their events are counted and logged as dropped."
-                    }
-                    button.dng.pri name="action" value="purge" { "Remove selected" }
-                }
-            }
+            (change(app, "poison", ("resend", "Resend selected"), ("purge", "Remove selected"),
+                "Remove them for good: their events are counted and logged as dropped."))
         }
     }
 }
