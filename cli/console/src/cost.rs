@@ -89,7 +89,6 @@ fn told((counted, fan_out): (u64, u32), sizes: &Sizes, events: Option<u64>) -> M
             html! { "$" (format!("{:.2}", line.dollars)) },
         ]
     };
-    let rows: Vec<_> = lines.iter().map(row).collect();
     let command = format!(
         "gridpost cost month --topics {topics} --event-subscriptions {subscriptions} --events {events} --fan-out {fan_out}"
     );
@@ -101,7 +100,8 @@ fn told((counted, fan_out): (u64, u32), sizes: &Sizes, events: Option<u64>) -> M
             p.warn { "There are more topics and event subscriptions than that: only so many were counted." }
         }
         p.m { (text::number(counted)) " events were accepted in the last " (COUNTED_HOURS) " hours." }
-        (kit::table("What a month costs", &[("What", ""), ("Units", ""), ("Dollars", "")], &rows))
+        (kit::table("What a month costs", &[("What", ""), ("Units", ""), ("Dollars", "")],
+            lines.iter().map(row)))
         p.m { "Prices of " (prices.region) ", " (as_of(&prices)) ", without free tiers, discounts and data transfer. "
             "The module's default settings are assumed: switches that cost (dashboard, more alarms, KMS keys) are flags of "
             "the command." }

@@ -57,9 +57,8 @@ fn table(answer: &TestResult) -> Markup {
             parts(&one.verdict.refused_by),
         ]
     };
-    let rows: Vec<_> = answer.value.iter().map(row).collect();
     let head = [("Event", "n"), ("Id", ""), ("Wanted", ""), ("Which part says no", "gr")];
-    html! { div role="status" { (kit::table("What the filter says", &head, &rows)) } }
+    html! { div role="status" { (kit::table("What the filter says", &head, answer.value.iter().map(row))) } }
 }
 
 fn render(app: &App, topic: &str, name: &str, form: &Tried, result: &Markup) -> Markup {

@@ -244,14 +244,18 @@ type Column<'a> = (&'a str, &'a str);
 
 /// A table that scrolls by itself where it is too wide; on a phone its rows are cards, without cells that say
 /// nothing. A page has each label once.
-pub(super) fn table(label: &str, head: &[Column<'_>], rows: &[Vec<Markup>]) -> Markup {
+pub(super) fn table(
+    label: &str,
+    head: &[Column<'_>],
+    rows: impl IntoIterator<Item = impl AsRef<[Markup]>>,
+) -> Markup {
     let caption = id_of("caption", label);
     html! {
         div.scroll id=(id_of("table", label)) role="region" aria-labelledby=(caption) tabindex="0" {
             table.st {
                 caption id=(caption) { (visible(label)) }
                 (heads(head))
-                tbody { @for row in rows { tr { (cells(head, row)) } } }
+                tbody { @for row in rows { tr { (cells(head, row.as_ref())) } } }
             }
         }
     }

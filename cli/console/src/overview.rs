@@ -24,7 +24,7 @@ use super::standing::{self, Standing};
 use super::subscription::remedy;
 use super::text::{self, number, visible};
 use super::tiles;
-use super::traffic::{Scope, Since, SinceQuery, Traffic, sum};
+use super::traffic::{Scope, Since, SinceQuery, Traffic, total};
 use super::urls::{subscription_url, with_query};
 
 /// Rows of those that need attention, and healthy ones that are named: a page has a size.
@@ -265,14 +265,14 @@ fn needs_attention(
     since: Since,
 ) -> Markup {
     let row = |(at, one): (usize, &&One)| attention_row(app, one, details.get(at));
-    let rows: Vec<_> = worst.iter().take(ATTENTION_MAX).enumerate().map(row).collect();
+    let rows = worst.iter().take(ATTENTION_MAX).enumerate().map(row);
     let beside = html! { span.sm.m { (worst.len()) " of " (number(of as u64)) ", those that lose events first" } };
     let body = html! {
         @let head = [("Event subscription", ""), ("State", ""), ("Why", "gr"), ("New events", "nw"),
             ("Waiting", "n"), ("Dead letters", "n"), (since.name, "hide"), ("", "")];
         // A console that only reads has no actions.
         @let head = if app.may_change() { &head[..] } else { &head[..head.len() - 1] };
-        (kit::table("Event subscriptions that need attention", head, &rows))
+        (kit::table("Event subscriptions that need attention", head, rows))
         @if worst.len() > ATTENTION_MAX {
             p.in.m { (worst.len() - ATTENTION_MAX) " more: " a href="/topics" { "topics" } " list them." }
         }
@@ -282,8 +282,8 @@ fn needs_attention(
 
 fn attention_row(app: &App, one: &One, detail: Option<&Detail>) -> Vec<Markup> {
     let One { topic, name, health, counted } = one;
-    let letters = counted.as_ref().map_or(0, |account| sum(&account.dead_lettered));
-    let lost = counted.as_ref().map_or(0, |account| sum(&account.dropped));
+    let letters = counted.as_ref().map_or(0, |account| total(&account.dead_lettered));
+    let lost = counted.as_ref().map_or(0, |account| total(&account.dropped));
     let place = detail.and_then(|detail| detail.subscription.as_ref()).map(show::destination);
     let said = detail.and_then(|detail| detail.last.as_ref()?.response.clone());
     let traffic = detail.and_then(|detail| detail.traffic.as_ref());
@@ -342,7 +342,7 @@ fn healthy(seen: &Seen) -> Markup {
 
 fn equation(traffic: &Traffic, since: Since) -> Markup {
     let account = &traffic.total.account;
-    let (letters, lost) = (sum(&account.dead_lettered), sum(&account.dropped));
+    let (letters, lost) = (total(&account.dead_lettered), total(&account.dropped));
     let url = with_query("/ledger", &[("since", since.value)]);
     let body = html! {
         p.m2 {

@@ -92,12 +92,12 @@ fn table_of_unreadable(topic: &str, name: &str, found: &[DeadLetter]) -> Markup 
             html! { (text::visible(problem(one).unwrap_or_default())) },
         ]
     };
-    let rows: Vec<_> = found.iter().map(row).collect();
     html! {
         h2 { "What can't be read" }
         p { "No redrive can send these again. They are deleted with the others, unless a reason, a type, an event or "
             "what was sent again is chosen." }
-        (kit::table("Dead letters that can't be read", &[("Object", ""), ("Why it can't be read", "")], &rows))
+        (kit::table("Dead letters that can't be read", &[("Object", ""), ("Why it can't be read", "")],
+            found.iter().map(row)))
     }
 }
 

@@ -300,12 +300,12 @@ fn timeline(preview: &Preview) -> Markup {
             html! { (attempt.wait_because.map(describe_reason).unwrap_or_default()) },
         ]
     };
-    let rows: Vec<_> = attempts.iter().map(row).collect();
     html! {
         (ends(preview))
         @for warning in warnings { p.warn { (warning) } }
         (axis(preview, Kind::Bad))
-        (kit::table("Attempts", &[("Attempt", ""), ("At", ""), ("Answer", ""), ("Waited for", "")], &rows))
+        (kit::table("Attempts", &[("Attempt", ""), ("At", ""), ("Answer", ""), ("Waited for", "")],
+            attempts.iter().map(row)))
     }
 }
 

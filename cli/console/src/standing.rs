@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::chart::Kind;
 use super::kit;
 use super::text::{self, visible};
-use super::traffic::sum;
+use super::traffic::total;
 
 /// The states, those that lose events first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,10 +39,10 @@ impl Standing {
             (NewEvents::Ends, _) => Self::EndsEvents,
             (_, EndpointState::Probation) => Self::Probation,
             (_, EndpointState::DelayedDelivery) => Self::DelayedDelivery,
-            _ if sum(dropped) > 0 => Self::LosesSome,
+            _ if total(dropped) > 0 => Self::LosesSome,
             (_, EndpointState::Recovering) => Self::Recovering,
             _ if health.slow.is_some() => Self::Slow,
-            _ if sum(dead_lettered) > 0 => Self::RefusesSome,
+            _ if total(dead_lettered) > 0 => Self::RefusesSome,
             _ => Self::Healthy,
         }
     }

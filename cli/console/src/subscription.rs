@@ -26,7 +26,7 @@ use super::page::{Frame, Head, Names, Tab, live_part};
 use super::standing::{self, Standing};
 use super::text::{self, number, visible};
 use super::tiles;
-use super::traffic::{Scope, Since, SinceQuery, Traffic, sum};
+use super::traffic::{Scope, Since, SinceQuery, Traffic, total};
 use super::urls::{self, subscription_url, with_query};
 use super::{App, attempts, retry, settings};
 
@@ -304,10 +304,10 @@ fn to_do(app: &App, topic: &str, name: &str, health: &Health, counted: Option<&A
     if health.new_events == NewEvents::Held {
         steps.push(html! { b { "Resume" } " it when its endpoint may get events again" });
     }
-    if counted.is_some_and(|account| sum(&account.dropped) > 0) {
+    if counted.is_some_and(|account| total(&account.dropped) > 0) {
         steps.push(html! { (link("/edit", "Give it a place for dead letters")) ", so that no more events are lost" });
     }
-    if counted.is_some_and(|account| sum(&account.dead_lettered) > 0) {
+    if counted.is_some_and(|account| total(&account.dead_lettered) > 0) {
         steps.push(html! { (link("/redrive", "Redrive its dead letters")) " once the endpoint takes them" });
     }
     let steps = if app.may_change() { &steps[..] } else { &steps[..steps.len().min(1)] };

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::chart::{self, Bars, Kind, Series};
 use super::kit;
 use super::text::{self, number, visible};
-use super::traffic::{Traffic, came, ended, sum};
+use super::traffic::{Traffic, came, ended, total};
 
 impl Traffic {
     /// Draws a count as a line, as far as it is known.
@@ -68,15 +68,15 @@ impl Traffic {
         vec![
             series(Kind::Ok, "Delivered", |account| account.delivered),
             series(Kind::Warn, "More came than ended", |it| came(it).saturating_sub(ended(it))),
-            series(Kind::Dead, "Dead-lettered", |account| sum(&account.dead_lettered)),
-            series(Kind::Bad, "Lost", |account| sum(&account.dropped)),
+            series(Kind::Dead, "Dead-lettered", |account| total(&account.dead_lettered)),
+            series(Kind::Bad, "Lost", |account| total(&account.dropped)),
         ]
     }
 
     /// Returns delivered events and failed attempts, for bars.
     pub(super) fn attempts(&self) -> Vec<Series> {
         let delivered = self.each(|flow| flow.account.delivered);
-        let failed = self.each(|flow| sum(&flow.failed));
+        let failed = self.each(|flow| total(&flow.failed));
         vec![
             Series::of(Kind::Ok, "Delivered events", delivered),
             Series::of(Kind::Bad, "Failed attempts", failed),
@@ -139,9 +139,10 @@ pub(super) fn waiting_tile(
 
 /// Events that ended undelivered, with the pages about them. Lost ones have a tile if there are any, or such a page.
 pub(super) fn ended_tiles(letters: &str, lost: &str, traffic: &Traffic) -> Markup {
-    let dropped = |flow: &Flow| sum(&flow.account.dropped);
+    let dropped = |flow: &Flow| total(&flow.account.dropped);
+    let kept = |flow: &Flow| total(&flow.account.dead_lettered);
     html! {
-        (counted_tile(letters, Some(Kind::Dead), "Dead-lettered", traffic, |flow| sum(&flow.account.dead_lettered)))
+        (counted_tile(letters, Some(Kind::Dead), "Dead-lettered", traffic, kept))
         @if !lost.is_empty() || dropped(&traffic.total) > 0 {
             (counted_tile(lost, Some(Kind::Bad), "Lost", traffic, dropped))
         }
@@ -156,8 +157,8 @@ pub(super) fn share(account: &Account) -> Markup {
     chart::mini(&[
         (Kind::Ok, account.delivered, "delivered"),
         (Kind::Warn, came(account).saturating_sub(ended(account)), "without an end"),
-        (Kind::Dead, sum(&account.dead_lettered), "dead-lettered"),
-        (Kind::Bad, sum(&account.dropped), "lost"),
+        (Kind::Dead, total(&account.dead_lettered), "dead-lettered"),
+        (Kind::Bad, total(&account.dropped), "lost"),
     ])
 }
 
@@ -183,7 +184,7 @@ pub(super) fn charts(whose: &str, traffic: &Traffic) -> Markup {
         |(outcome, count): (&String, &u64)| (Kind::Warn, text::outcome(outcome), *count, None);
     let mut rows: Vec<_> = failed.iter().map(row).collect();
     rows.sort_by_key(|(_, _, count, _)| std::cmp::Reverse(*count));
-    let in_all = html! { span.sm.m { (number(sum(failed))) " in all" } };
+    let in_all = html! { span.sm.m { (number(total(failed))) " in all" } };
     html! {
         div.g.g21 {
             (traffic.figure((title, &label), None, Traffic::fates, None))

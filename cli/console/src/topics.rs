@@ -27,7 +27,7 @@ use super::page::{self, Frame, Head, Tab, live_part};
 use super::standing::{self, Standing};
 use super::text::{self, number, visible};
 use super::tiles::{charts, counted_tile, ended_tiles, latency_tile, or_none, share, waiting_tile};
-use super::traffic::{Scope, Since, SinceQuery, Totals, Traffic, sum};
+use super::traffic::{Scope, Since, SinceQuery, Totals, Traffic, total};
 use super::urls::{self, subscription_url, topic_url};
 use super::{create_topic, edit_topic, publish, settings, snippets, subscribe};
 
@@ -86,11 +86,10 @@ async fn table(app: &App, topics: &[Topic], since: Since) -> Markup {
             html! { @if let Some(flow) = &flow { (number(flow.accepted)) } @else { "–" } },
             html! { @if let Some(account) = account { (share(account)) } },
             or_none(waiting.unwrap_or(0)),
-            or_none(account.map_or(0, |account| sum(&account.dead_lettered))),
-            or_none(account.map_or(0, |account| sum(&account.dropped))),
+            or_none(account.map_or(0, |account| total(&account.dead_lettered))),
+            or_none(account.map_or(0, |account| total(&account.dropped))),
         ]
     };
-    let rows: Vec<_> = topics.iter().map(row).collect();
     let outcome = format!("Outcome, {}", since.name);
     html! {
         (refused)
@@ -100,7 +99,7 @@ async fn table(app: &App, topics: &[Topic], since: Since) -> Markup {
         }
         @let head = [("Topic", ""), ("State", ""), ("Accepted", "n"), (&outcome, "share"), ("Waiting", "n"),
             ("Dead letters", "n"), ("Lost", "n")];
-        (kit::flush("", "", kit::table("Topics", &head, &rows)))
+        (kit::flush("", "", kit::table("Topics", &head, topics.iter().map(row))))
     }
 }
 
@@ -320,7 +319,6 @@ fn subscriptions(
         });
         row(topic, one, known.get(one.name.as_str()).copied(), account.as_ref())
     };
-    let rows: Vec<_> = all[first..last].iter().map(row).collect();
     let outcome = format!("Outcome, {}", since.name);
     let beside = html! {
         span.sm.m {
@@ -332,7 +330,7 @@ fn subscriptions(
     html! {
         @let head = [("Event subscription", ""), ("State", ""), ("Filter", "gr"), ("Matched", "n"),
             (&outcome, "share"), ("p95", "n nw"), ("Waiting", "n"), ("Dead letters", "n")];
-        (kit::flush(title, beside, kit::table(title, &head, &rows)))
+        (kit::flush(title, beside, kit::table(title, &head, all[first..last].iter().map(row))))
         (kit::next_page(&topic_url(topic), &[("since", since.value)], next.as_deref()))
     }
 }
@@ -345,7 +343,7 @@ fn row(
 ) -> Vec<Markup> {
     let name = &subscription.name;
     let p95 = account.map(|account| text::bounds(&account.latencies));
-    let letters = account.map_or(0, |account| sum(&account.dead_lettered));
+    let letters = account.map_or(0, |account| total(&account.dead_lettered));
     let why = known.map(|one| standing::why(&one.health, account)).unwrap_or_default();
     vec![
         html! {

@@ -14,6 +14,7 @@ use gridpost_core::journal::{By, Flow, Step};
 use gridpost_core::ledger::Account;
 use gridpost_core::name;
 use gridpost_core::time::Timestamp;
+pub(super) use gridpost_ops::audit::document::total;
 use gridpost_ops::failure::chain;
 use maud::Markup;
 use serde::Deserialize;
@@ -288,18 +289,13 @@ fn add(sum: &mut Flow, more: &Flow) {
     }
 }
 
-/// Returns how many of these ended undelivered.
-pub(super) fn sum(reasons: &BTreeMap<String, u64>) -> u64 {
-    reasons.values().copied().fold(0, u64::saturating_add)
-}
-
 /// Returns the events that were matched or redriven.
 pub(super) fn came(account: &Account) -> u64 {
     account.matched.saturating_add(account.redriven)
 }
 
 pub(super) fn ended(account: &Account) -> u64 {
-    [account.delivered, sum(&account.dead_lettered), sum(&account.dropped)]
+    [account.delivered, total(&account.dead_lettered), total(&account.dropped)]
         .into_iter()
         .fold(0, u64::saturating_add)
 }

@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn every_problem_is_at_its_field() {
         // A schema, what is typed in place of the sample, and the fields with problems.
-        let table: [(InputSchema, &[(&str, &str)], &[&str]); 4] = [
+        let table: [(_, &[_], &[_]); 4] = [
             (EVENT_GRID, &[], &[]),
             (CLOUD_EVENTS, &[], &[]),
             (
