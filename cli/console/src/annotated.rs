@@ -54,6 +54,7 @@ fn write(value: &Value, path: &str, indent: &str, name: &str, lines: &mut Vec<(S
 
 #[cfg(test)]
 mod tests {
+    use gridpost_ops::failure::Refusal;
     use serde_json::json;
 
     use super::*;
@@ -61,20 +62,13 @@ mod tests {
     #[test]
     fn a_problem_stands_below_its_line() {
         let document = json!({"properties": {"filter": {"list": [{"key": "<b>"}]}}});
-        let detail = |target: &str, message: &str| Detail {
-            code: "C".to_owned(),
-            message: message.to_owned(),
-            target: Some(target.to_owned()),
-        };
-        let problems = [
-            detail("properties.filter.list[0].key", "no such key"),
-            detail("properties.x", "what?"),
-        ];
-        let shown = annotated(&document, &problems).into_string();
-        assert!(
-            shown.contains("&lt;b&gt;&quot;\n<strong class=\"t-bad\">  ↑ no such key"),
-            "{shown}"
-        );
+        let details = json!({"details": [
+            {"target": "properties.filter.list[0].key", "message": "no such key"},
+            {"target": "properties.x", "message": "what?"}]});
+        let refusal = Refusal::from_answer(400, &details.to_string());
+        let shown = annotated(&document, &refusal.details).into_string();
+        let below = "&lt;b&gt;&quot;\n<strong class=\"t-bad\">  ↑ no such key";
+        assert!(shown.contains(below), "{shown}");
         assert!(shown.contains("<li><code>properties.x</code>: what?</li>"), "{shown}");
     }
 }

@@ -20,14 +20,9 @@ impl Placed {
     /// Places the problems of a refusal; another error has none.
     pub(crate) fn of(error: &anyhow::Error) -> Self {
         let refusal = error.downcast_ref::<Refusal>();
-        refusal.map(|refusal| Self::of_details(&refusal.details)).unwrap_or_default()
-    }
-
-    pub(crate) fn of_details(details: &[Detail]) -> Self {
         let mut placed = Self::default();
-        for detail in details {
-            let target = detail.target.as_deref().unwrap_or_default();
-            placed.add(&field_of(target), detail.message.clone());
+        for Detail { message, target, .. } in refusal.iter().flat_map(|refusal| &refusal.details) {
+            placed.add(&field_of(target.as_deref().unwrap_or_default()), message.as_str());
         }
         placed
     }
@@ -98,22 +93,15 @@ mod tests {
         ] {
             assert_eq!(field_of(target), field);
         }
-        let detail = |target: &str, message: &str| Detail {
-            code: "C".to_owned(),
-            message: message.to_owned(),
-            target: Some(target.to_owned()),
-        };
-        let details = [
-            detail("properties.a[0].k", "one"),
-            detail("properties.a", "two"),
-            detail("x", "three"),
-        ];
-        let placed = Placed::of_details(&details);
+        let details = serde_json::json!({"details": [
+            {"target": "properties.a[0].k", "message": "one"},
+            {"target": "properties.a", "message": "two"},
+            {"target": "x", "message": "three"}]});
+        let placed = Placed::of(&Refusal::from_answer(400, &details.to_string()).into());
         assert_eq!(placed.at("a.0.k", "f-1"), ["one"]);
         assert_eq!(placed.exactly_at("a", "f-2"), ["two"]);
         assert!(placed.at("a", "f-3").is_empty(), "each is shown once");
-        let all: Vec<_> = placed.all();
-        assert_eq!(all[0], ("one", Some("f-1")));
-        assert_eq!(all[2], ("three", None));
+        let all = placed.all();
+        assert_eq!((all[0], all[2]), (("one", Some("f-1")), ("three", None)));
     }
 }

@@ -4,7 +4,6 @@ use serde_json::json;
 
 use super::*;
 use crate::{form::view::View, made::Made};
-use gridpost_ops::failure::Detail;
 
 /// A document with every member, as a read answers it.
 fn whole() -> Value {
@@ -201,11 +200,6 @@ fn problems_stand_at_the_fields_of_a_rendered_form() {
     was["properties"]["destination"]["properties"]["authentication"] =
         oauth()["properties"]["destination"]["properties"]["authentication"].take();
     let fields = fields_of(&was);
-    let detail = |target: &str| Detail {
-        code: "C".to_owned(),
-        message: format!("{target} is wrong"),
-        target: Some(target.to_owned()),
-    };
     let authentication = "destination.properties.authentication";
     let [token_url, kind] =
         ["properties.tokenUrl", "type"].map(|it| format!("{authentication}.{it}"));
@@ -228,8 +222,9 @@ fn problems_stand_at_the_fields_of_a_rendered_form() {
         (&kind, "destination-authentication-type"),
     ];
     let table = table.map(|(target, id)| (format!("properties.{target}"), format!("f-{id}")));
-    let details: Vec<_> = table.iter().map(|(target, _)| detail(target)).collect();
-    let mut problems = Placed::of_details(&details);
+    let detail = |(target, _): &(String, _)| json!({"target": target, "message": target});
+    let details = json!({"details": table.iter().map(detail).collect::<Value>()});
+    let mut problems = Placed::of(&Refusal::from_answer(400, &details.to_string()).into());
     problems.rename(|path| field_of_rule(&fields, path));
     let [shown, summary] = rendered(&fields, &problems);
     let summary = summary.replace("<wbr>", "");
