@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::Redirect;
 use gridpost_api::{
@@ -23,7 +22,7 @@ use super::attempts;
 use super::below::tabs;
 use super::chart::{self, Coming, Kind};
 use super::failure::{self, Answer};
-use super::form::{Look, Nothing};
+use super::form::Look;
 use super::kit::{self, Icon};
 use super::page::{Frame, Head, Names, Tab, live_part};
 use super::standing::{self, Standing};
@@ -400,7 +399,6 @@ fn also_waiting(list: &str, others: &anyhow::Result<Page<Delivery>>, shown: &Del
 pub(super) async fn resend(
     State(app): State<App>,
     Path((topic, name, id)): Path<(String, String, String)>,
-    Form(Nothing {}): Form<Nothing>,
 ) -> Answer<Redirect> {
     app.api.resend(&topic, &name, &id).await?;
     let below = format!("/deliveries/{}?done=resent", urls::part(&id));

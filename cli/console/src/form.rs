@@ -182,10 +182,6 @@ pub(super) fn given(text: Option<&String>) -> Option<String> {
     text.map(|text| text.trim()).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// An empty form, but for its token.
-#[derive(Debug, Deserialize)]
-pub(super) struct Nothing {}
-
 /// Refuses a deletion without the name that was to be typed.
 pub(super) fn confirmed(typed: &str, wanted: &str) -> Result<(), Misuse> {
     let told = || Misuse(format!("Nothing was deleted: type {wanted} to say that it is meant."));

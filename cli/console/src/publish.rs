@@ -51,7 +51,7 @@ pub(super) async fn show(
     let document = app.api.topic(&topic).await?.document;
     let schema = Some(publish::input_schema(&document));
     let mut fields = draft::fields(schema);
-    if look.way.as_deref() == Some("json") || draft::is_own_schema(schema) {
+    if look.way.as_deref() == Some("json") || draft::members(schema).is_empty() {
         fields.set(WHOLE, sample(&document));
     }
     Ok(render(&app, &topic, schema, &fields, &Placed::default(), &html! {}))
@@ -86,7 +86,11 @@ async fn answer(
     let (Draft { text, problems }, document) = match drafted {
         Ok(drafted) => drafted,
         Err(error) => {
-            return (failure::status(&error), kept(app, topic, &fields, &error)).into_response();
+            // The form stays as it was filled in: its fields tell the schema.
+            let (schema, none) = (draft::schema_of(&fields), Placed::default());
+            let failed = failure::problem("Nothing was published.", &error);
+            let page = render(app, topic, schema, &fields, &none, &failed);
+            return (failure::status(&error), page).into_response();
         }
     };
     let done = match fields.get("action") {
@@ -99,12 +103,6 @@ async fn answer(
     let page =
         render(app, topic, Some(publish::input_schema(&document)), &fields, &problems, &result);
     page.into_response()
-}
-
-/// Shows the form as it was filled in, where the topic can't be read: its fields tell the schema.
-fn kept(app: &App, topic: &str, fields: &Fields, error: &anyhow::Error) -> Markup {
-    let failed = failure::problem("Nothing was published.", error);
-    render(app, topic, draft::schema_of(fields), fields, &Placed::default(), &failed)
 }
 
 async fn check(app: &App, topic: &str, event: &str) -> anyhow::Result<Markup> {
@@ -208,7 +206,9 @@ fn render(
     let is_whole = fields.has(WHOLE);
     let body = html! {
         p { @if let Some(schema) = schema { "The topic takes " strong { (<&str>::from(schema)) } ". " } "Every event subscription whose filter wants the event gets it."
-            @if is_whole && !draft::is_own_schema(schema) { " " a href=(url(topic)) { "Type it in fields" } }
+            @if is_whole && !draft::members(schema).is_empty() {
+                " " a href=(url(topic)) { "Type it in fields" }
+            }
             @else if !is_whole { " " a href=(urls::with_query(&url(topic), &[("as", "json")])) { "Type it as JSON" } }
         }
         (form(app, topic, schema, view, is_whole, result))

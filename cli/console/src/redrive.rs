@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::App;
 use super::below::Below;
 use super::failure::{self, Answer};
-use super::form::{Look, Nothing, given};
+use super::form::{Look, given};
 use super::kit;
 use super::letters::Chosen;
 use super::page::{Names, live_part};
@@ -312,7 +312,6 @@ fn again(job: &Redrive) -> Markup {
 pub(super) async fn cancel(
     State(app): State<App>,
     Path((topic, name, id)): Path<(String, String, String)>,
-    Form(Nothing {}): Form<Nothing>,
 ) -> Answer<Redirect> {
     let job = app.api.cancel_redrive(&topic, &name, &id).await?;
     // A job that was over stays as it is.

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use super::below::tabs;
 use super::chart::{self, Heat, Kind};
 use super::failure::{self, Answer};
-use super::form::{Nothing, agreed};
+use super::form::agreed;
 use super::keys::{self, Rotate, Section};
 use super::kit::{self, Icon};
 use super::page::{Frame, Head, Names, Tab, live_part};
@@ -365,11 +365,7 @@ fn secret_rows(secrets: Option<&SigningSecrets>) -> keys::Rows {
     rows
 }
 
-pub(super) async fn reveal_secrets(
-    State(app): State<App>,
-    Path((topic, name)): Names,
-    Form(Nothing {}): Form<Nothing>,
-) -> Answer {
+pub(super) async fn reveal_secrets(State(app): State<App>, Path((topic, name)): Names) -> Answer {
     let secrets = app.api.signing_secrets(&topic, &name).await?;
     of_subscription(&app, &topic, &name, SinceQuery::default(), Some(&secrets)).await
 }
@@ -399,21 +395,13 @@ pub(super) async fn pause(
     Ok(Redirect::to(&subscription_url(&topic, &name, "?done=paused")))
 }
 
-pub(super) async fn resume(
-    State(app): State<App>,
-    Path((topic, name)): Names,
-    Form(Nothing {}): Form<Nothing>,
-) -> Answer<Redirect> {
+pub(super) async fn resume(State(app): State<App>, Path((topic, name)): Names) -> Answer<Redirect> {
     app.api.resume(&topic, &name).await?;
     Ok(Redirect::to(&subscription_url(&topic, &name, "?done=unpaused")))
 }
 
 /// Ends what keeps the endpoint from being asked.
-pub(super) async fn reset(
-    State(app): State<App>,
-    Path((topic, name)): Names,
-    Form(Nothing {}): Form<Nothing>,
-) -> Answer<Redirect> {
+pub(super) async fn reset(State(app): State<App>, Path((topic, name)): Names) -> Answer<Redirect> {
     app.api.reset_health(&topic, &name).await?;
     Ok(Redirect::to(&subscription_url(&topic, &name, "?done=reset")))
 }

@@ -19,7 +19,7 @@ use maud::{Markup, html};
 use super::App;
 use super::chart::{self, Kind};
 use super::failure::{self, Answer};
-use super::form::{Nothing, agreed};
+use super::form::agreed;
 use super::keys::{self, Rotate, Section};
 use super::kit::{self, Icon};
 use super::lists::{Lists, One, ones};
@@ -262,11 +262,7 @@ fn key_rows(keys: Option<&Keys>) -> keys::Rows {
     vec![row("key1", |keys| &keys.key1), row("key2", |keys| &keys.key2)]
 }
 
-pub(super) async fn reveal_keys(
-    State(app): State<App>,
-    Path(topic): Path<String>,
-    Form(Nothing {}): Form<Nothing>,
-) -> Answer {
+pub(super) async fn reveal_keys(State(app): State<App>, Path(topic): Path<String>) -> Answer {
     let keys = app.api.keys(&topic).await?;
     of_topic(&app, &topic, SinceQuery::default(), Some(&keys)).await
 }

@@ -196,11 +196,6 @@ fn object(values: &BTreeMap<String, String>) -> String {
     format!("{{{}}}", values.iter().map(one).collect::<Vec<_>>().join(", "))
 }
 
-/// Returns whether events of that schema have the publisher's own members.
-pub(super) fn is_own_schema(schema: Option<InputSchema>) -> bool {
-    members(schema).is_empty()
-}
-
 #[cfg(test)]
 mod tests {
     use gridpost_ops::testkit::documents;
