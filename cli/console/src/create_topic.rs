@@ -61,7 +61,7 @@ pub(super) async fn create(
     let name = fields.get("name").trim();
     let api = app.api.clone().only_if(Some(Condition::IsNew));
     let error = match api.put_topic(name, &document).await {
-        Ok(_) => return Ok(done(&topic_url(name), "created")),
+        Ok(_) => return Ok(done(&topic_url(name, ""), "created")),
         Err(error) => error,
     };
     let mut problems = Placed::of(&error);

@@ -57,7 +57,7 @@ pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) 
     let healths = app.api.healths(&topic).await;
     let healths = healths.map(|all| all.into_iter().map(|one| one.health).collect::<Vec<_>>());
     let waits = waits(healths.as_deref());
-    let url = format!("{}/delete", topic_url(&topic));
+    let url = topic_url(&topic, "/delete");
     let body = html! {
         div.problem role="note" {
             p { "This deletes the topic " code { (topic) } " with its keys for good. From then on publishers are "
@@ -150,7 +150,7 @@ pub(super) async fn delete_subscription(
 ) -> Answer<Redirect> {
     confirmed(&typed, &format!("{topic}/{name}"))?;
     app.api.delete_subscription(&topic, &name).await?;
-    Ok(Redirect::to(&format!("{}?done=deleted", topic_url(&topic))))
+    Ok(Redirect::to(&topic_url(&topic, "?done=deleted")))
 }
 
 pub(super) async fn delete_topic(

@@ -27,10 +27,6 @@ use super::urls::{above, topic_url};
 /// The field that says whether the topic takes events of one's own. No member of a document is called so.
 const OWN: &str = "made.own";
 
-pub(super) fn url(topic: &str) -> String {
-    format!("{}/edit", topic_url(topic))
-}
-
 /// Returns the part of a document that is edited: the settings that can be changed.
 fn editable(topic: &Topic) -> TopicPatch {
     let settings = TopicSettings { input_schema: None, ..topic.properties.settings.clone() };
@@ -71,7 +67,7 @@ pub(super) async fn save(
         return Ok((StatusCode::BAD_REQUEST, page).into_response());
     }
     let error = match send(&app, &topic, &made, &difference(&value(&was), &value(&mine))).await {
-        Ok(code) => return Ok(done(&topic_url(&topic), code)),
+        Ok(code) => return Ok(done(&topic_url(&topic, ""), code)),
         Err(error) => error,
     };
     let status = failure::status(&error);
@@ -125,7 +121,7 @@ fn render(app: &App, topic: &str, (fields, made, problems): Shown<'_>, notice: &
         (notice)
         @if !problems.is_empty() { (view.summary("Nothing was saved.")) }
         p { "Only what you change is sent. A topic's kind and its input schema can't be changed." }
-        form.document method="post" action=(url(topic)) novalidate {
+        form.document method="post" action=(topic_url(topic, "/edit")) novalidate {
             (app.token())
             (made.fields())
             @if is_own { input type="hidden" name=(OWN) value="yes"; }

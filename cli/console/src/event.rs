@@ -118,7 +118,7 @@ pub(super) async fn show(State(app): State<App>, Form(mut typed): Form<EventQuer
                 }
                 @if sure.is_empty() { (nothing(&typed, &id, &known)) }
                 @for one in known.iter().filter(|_| !sure.is_empty() || topic.is_some()) {
-                    @if known.len() > 1 { h2 { "In " a href=(topic_url(one.topic())) { (one.topic()) } } br; }
+                    @if known.len() > 1 { h2 { "In " a href=(topic_url(one.topic(), "")) { (one.topic()) } } br; }
                     (of_topic(&app, one, &id, now))
                 }
             }
@@ -131,7 +131,7 @@ pub(super) async fn show(State(app): State<App>, Form(mut typed): Form<EventQuer
     let named = topic.as_deref().map_or("NAME".to_owned(), output::word);
     let command = format!("explain {} --topic {named}", output::word(&id));
     let mut above = vec![("/events".to_owned(), "Events".to_owned())];
-    above.extend(topic.map(|topic| (topic_url(&topic), topic)));
+    above.extend(topic.map(|topic| (topic_url(&topic, ""), topic)));
     let since = typed.since();
     let on = SPANS.iter().find(|(_, span)| *span == since).map_or("", |(name, _)| name);
     let spans = SPANS.map(|(name, span)| (name, typed.back(span)));

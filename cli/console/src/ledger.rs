@@ -353,7 +353,7 @@ fn why_ended(shown: &[(&SubscriptionKey, Sum)]) -> Markup {
 fn by_topic(audit: &Audit) -> Markup {
     let row = |(name, Intake { accepted, unmatched }): &(&str, Intake)| {
         vec![
-            html! { a href=(urls::topic_url(name)) { (text::soft(name)) } },
+            html! { a href=(urls::topic_url(name, "")) { (text::soft(name)) } },
             html! { (counted(*accepted, "event", "events")) },
             html! { (number(*unmatched)) },
         ]

@@ -183,7 +183,7 @@ async fn places(app: &App, names: Vec<String>) -> Markup {
         }
         @if !left.is_empty() {
             p.warn { "There are too many to look at all of them here. Those of these topics are on the topics' pages: "
-                @for topic in &left { a href=(urls::topic_url(topic)) { (topic) } " " } }
+                @for topic in &left { a href=(urls::topic_url(topic, "")) { (topic) } " " } }
         }
     }
 }

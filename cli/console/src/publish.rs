@@ -27,10 +27,6 @@ use super::urls::{self, above, subscription_url, topic_url};
 use draft::{Draft, WHOLE};
 use gridpost_ops::{clock, failure::Misuse, output::pretty, publish, subscription::send_test};
 
-pub(super) fn url(topic: &str) -> String {
-    format!("{}/publish", topic_url(topic))
-}
-
 /// Makes a sample event of the topic's input schema.
 pub(super) fn sample(topic: &Topic) -> String {
     let made = send_test::made(publish::input_schema(topic), clock::random_id());
@@ -203,13 +199,13 @@ fn render(
     }
     let fields = &shown;
     let view = View { fields, problems, focus: None, may_change: app.may_change(), is_live: true };
-    let is_whole = fields.has(WHOLE);
+    let (is_whole, url) = (fields.has(WHOLE), topic_url(topic, "/publish"));
     let body = html! {
         p { @if let Some(schema) = schema { "The topic takes " strong { (<&str>::from(schema)) } ". " } "Every event subscription whose filter wants the event gets it."
             @if is_whole && !draft::members(schema).is_empty() {
-                " " a href=(url(topic)) { "Type it in fields" }
+                " " a href=(url) { "Type it in fields" }
             }
-            @else if !is_whole { " " a href=(urls::with_query(&url(topic), &[("as", "json")])) { "Type it as JSON" } }
+            @else if !is_whole { " " a href=(urls::with_query(&url, &[("as", "json")])) { "Type it as JSON" } }
         }
         (form(app, topic, schema, view, is_whole, result))
     };
@@ -227,7 +223,7 @@ fn form(
     is_whole: bool,
     result: &Markup,
 ) -> Markup {
-    let check = format!("{}/check", url(topic));
+    let check = topic_url(topic, "/publish/check");
     let names: Vec<_> = match is_whole {
         true => vec![WHOLE.to_owned()],
         false => draft::members(schema).iter().map(|member| draft::field(member.name)).collect(),
@@ -247,7 +243,8 @@ fn form(
     };
     // What is typed is checked while one types; the buttons work without that.
     html! {
-        form.document method="post" action=(url(topic)) data-preview=(check) data-parts=(fresh) {
+        form.document method="post" action=(topic_url(topic, "/publish"))
+            data-preview=(check) data-parts=(fresh) {
             (app.token())
             div id="checked" role="status" {
                 (result)

@@ -16,19 +16,16 @@ use super::form::{Fields, Posted};
 use super::made::is_conflict;
 use super::page::{Frame, Tab, done};
 use super::subscription_form::view::{About, sections};
-use super::subscription_form::{arranged, document, fields_of_new, placed};
+use super::subscription_form::{TYPE, arranged, document, placed};
 use super::urls::{above, subscription_url, topic_url};
 
 /// The field that has the topic's delivery profile. No member of a document is called so.
 const KIND: &str = "made.profile";
 
-pub(super) fn url(topic: &str) -> String {
-    format!("{}/subscribe", topic_url(topic))
-}
-
 pub(super) async fn show(State(app): State<App>, Path(topic): Path<String>) -> Answer {
     let document = app.api.topic(&topic).await?;
-    let mut fields = fields_of_new();
+    let mut fields = Fields::default();
+    fields.set(TYPE, "WebHook");
     let profile = document.document.properties.settings.delivery_profile;
     fields.set(KIND, profile.map_or("-", Into::into));
     let shown = (&fields, &Placed::default(), None);
@@ -94,7 +91,7 @@ fn render(
         (notice)
         @if !problems.is_empty() { (view.summary("Nothing was made.")) }
         p { "Its endpoint gets the events of " code { (topic) } " that its filter wants, as soon as it has consented." }
-        form.document method="post" action=(url(topic)) novalidate {
+        form.document method="post" action=(topic_url(topic, "/subscribe")) novalidate {
             (app.token())
             input type="hidden" name=(KIND) value=(fields.get(KIND));
             @if app.may_change() { button.pri { "Create event subscription" } }

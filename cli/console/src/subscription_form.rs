@@ -16,7 +16,7 @@ use super::{
 };
 use gridpost_ops::failure::Refusal;
 
-const TYPE: &str = "destination.endpointType";
+pub(super) const TYPE: &str = "destination.endpointType";
 const AUTHENTICATION: &str = "destination.authentication.type";
 const RULES: &str = "retryPolicy.statusRules";
 /// The setting that can't be changed after the event subscription is made.
@@ -172,12 +172,6 @@ pub(super) fn placed(error: &anyhow::Error, fields: &Fields) -> Placed {
         problems.add(&format!("destination.{member}"), refusal.message.clone());
     }
     problems
-}
-
-pub(super) fn fields_of_new() -> Fields {
-    let mut fields = Fields::default();
-    fields.set(TYPE, "WebHook");
-    fields
 }
 
 /// The members of a row without which it says nothing.

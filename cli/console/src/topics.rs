@@ -29,7 +29,7 @@ use super::text::{self, number, visible};
 use super::tiles::{charts, counted_tile, ended_tiles, latency_tile, or_none, share, waiting_tile};
 use super::traffic::{Scope, Since, SinceQuery, Totals, Traffic, total};
 use super::urls::{self, subscription_url, topic_url};
-use super::{create_topic, edit_topic, publish, settings, snippets, subscribe};
+use super::{create_topic, settings, snippets};
 
 /// Event subscriptions of a topic on a page.
 const ROWS: usize = 40;
@@ -79,7 +79,7 @@ async fn table(app: &App, topics: &[Topic], since: Since) -> Markup {
         let waiting: Option<u64> = own.iter().map(|one| one.health.waiting_events).sum();
         vec![
             html! {
-                a href=(topic_url(&topic.name)) { (text::soft(&topic.name)) }
+                a href=(topic_url(&topic.name, "")) { (text::soft(&topic.name)) }
                 span.cut.sm.m { (visible(&topic.properties.endpoint)) }
             },
             html! { @if unread.contains(&topic.name) { "–" } @else { (worst(&own)) } },
@@ -167,16 +167,16 @@ async fn of_topic(app: &App, topic: &str, query: SinceQuery, keys: Option<&Keys>
             (snippets::card(&document))
         }
         @if app.may_change() {
-            p { a.btn.dng href={ (topic_url(topic)) "/delete" } { "Delete topic" } }
+            p { a.btn.dng href=(topic_url(topic, "/delete")) { "Delete topic" } }
         }
     };
-    let url = topic_url(topic);
+    let url = topic_url(topic, "");
     let actions = html! {
         (since.choice(&url))
-        (kit::button(&publish::url(topic), Some(Icon::SEND), "Publish test event"))
-        (kit::button(&edit_topic::url(topic), None, "Settings"))
+        (kit::button(&topic_url(topic, "/publish"), Some(Icon::SEND), "Publish test event"))
+        (kit::button(&topic_url(topic, "/edit"), None, "Settings"))
         @if app.may_change() {
-            a.btn.pri href=(subscribe::url(topic)) { (kit::icon(Icon::PLUS)) "New event subscription" }
+            a.btn.pri href=(topic_url(topic, "/subscribe")) { (kit::icon(Icon::PLUS)) "New event subscription" }
         }
     };
     let schema: &str = document.properties.settings.input_schema.map_or("-", Into::into);
@@ -233,7 +233,7 @@ fn publishing(app: &App, topic: &str, document: &Topic, keys: Option<&Keys>) -> 
     let window = window.map(|seconds| chart::duration(Duration::from_secs(seconds.into())));
     let section = Section {
         title: "Keys",
-        url: &format!("{}/keys", topic_url(topic)),
+        url: &topic_url(topic, "/keys"),
         rows: key_rows(keys),
         is_shown: keys.is_some(),
         rotate: &ROTATIONS,
@@ -327,7 +327,7 @@ fn subscriptions(
         @let head = [("Event subscription", ""), ("State", ""), ("Filter", "gr"), ("Matched", "n"),
             (&outcome, "share"), ("p95", "n nw"), ("Waiting", "n"), ("Dead letters", "n")];
         (kit::flush(title, beside, kit::table(title, &head, all[first..last].iter().map(row))))
-        (kit::next_page(&topic_url(topic), &[("since", since.value)], next.as_deref()))
+        (kit::next_page(&topic_url(topic, ""), &[("since", since.value)], next.as_deref()))
     }
 }
 

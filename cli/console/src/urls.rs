@@ -10,8 +10,8 @@ pub(super) fn part(text: &str) -> String {
     utf8_percent_encode(text, KEPT).to_string()
 }
 
-pub(super) fn topic_url(topic: &str) -> String {
-    format!("/topics/{}", part(topic))
+pub(super) fn topic_url(topic: &str, below: &str) -> String {
+    format!("/topics/{}{below}", part(topic))
 }
 
 pub(super) fn subscription_url(topic: &str, name: &str, below: &str) -> String {
@@ -33,7 +33,7 @@ pub(super) fn with_query(url: &str, pairs: &[(&str, &str)]) -> String {
 pub(super) fn above(names: &[&str]) -> Vec<(String, String)> {
     let mut pages = vec![("/topics".to_owned(), "Topics".to_owned())];
     if let [topic, name @ ..] = names {
-        pages.push((topic_url(topic), (*topic).to_owned()));
+        pages.push((topic_url(topic, ""), (*topic).to_owned()));
         pages.extend(
             name.iter().map(|name| (subscription_url(topic, name, ""), (*name).to_owned())),
         );
