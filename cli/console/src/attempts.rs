@@ -1,5 +1,6 @@
 //! Lines of the journal as cells: what an attempt met, and what follows.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -20,8 +21,10 @@ const RESPONSE_TOLD: usize = 160;
 
 /// Returns the lines of an answer, each end once.
 pub(super) fn lines(answer: &JournalQuery) -> Vec<AttemptLine> {
-    let mut lines = answer.attempts.iter().flatten().cloned().map(AttemptLine).collect();
+    let mut lines: Vec<_> = answer.attempts.iter().flatten().cloned().map(AttemptLine).collect();
     keep_each_end_once(&mut lines);
+    // What was logged late stands at its time.
+    lines.sort_by_key(|line| Reverse(line.time.0));
     lines
 }
 

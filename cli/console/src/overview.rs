@@ -115,7 +115,7 @@ async fn body(app: &App, since: Since, now: Timestamp, is_again: bool) -> Markup
     html! {
         (live_part("verdict", &html! {
             @if is_empty { (first_steps(seen.topics)) }
-            @else { (unread(&seen)) (verdict(&worst, seen.unread.is_empty())) }
+            @else { (unread(&seen)) (verdict(&worst, seen.is_complete && seen.unread.is_empty())) }
         }))
         (live_part("tiles", &html! { @if !is_empty { (numbers(traffic.as_ref(), &seen)) } }))
         (live_part("charts", &html! { @if let Some(traffic) = &traffic { (tiles::charts("of all topics", traffic)) } }))

@@ -1,6 +1,7 @@
 //! How an event subscription stands: one word for it, why, and what that does to events.
 
 use gridpost_api::health::{EndpointState, Health, NewEvents};
+use gridpost_api::schema::Time;
 use gridpost_core::ledger::Account;
 use maud::{Markup, html};
 
@@ -117,9 +118,13 @@ pub(super) fn effect(health: &Health) -> Markup {
 
 /// Returns since when it is so.
 pub(super) fn since(health: &Health) -> Markup {
+    html! { @if let Some(at) = began(health) { (text::time(at)) } }
+}
+
+/// Returns when the state began: with a pause, else with the first failure.
+pub(super) fn began(health: &Health) -> Option<Time> {
     let failing = health.failing_since.filter(|_| health.since.is_some());
-    let at = health.pause.as_ref().map(|pause| pause.since).or(failing).or(health.since);
-    html! { @if let Some(at) = at { (text::time(at)) } }
+    health.pause.as_ref().map(|pause| pause.since).or(failing).or(health.since)
 }
 
 #[cfg(test)]

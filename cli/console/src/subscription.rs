@@ -106,7 +106,8 @@ async fn of_subscription(
         beside: Some(beside),
         actions: Some(actions(app, &url, health.as_ref().ok())),
         tabs: Some(tabs(topic, name, "")),
-        is_live: true,
+        // The address of a page with secrets is not one to read again.
+        is_live: secrets.is_none(),
         ..Head::default()
     };
     let above = urls::above(&[topic]);
@@ -243,7 +244,7 @@ fn numbers(url: &str, health: &Health, traffic: Option<&Traffic>, now: Timestamp
 
 fn attempts_card(traffic: &Traffic, health: Option<&Health>, url: &str, since: Since) -> Markup {
     let titles = ("Attempts", "Delivered events and failed attempts");
-    let broke = health.and_then(|health| health.since).map(|since| since.0);
+    let broke = health.and_then(standing::began).map(|at| at.0);
     traffic.figure(titles, Some(since.choice(url)), Traffic::attempts, broke)
 }
 

@@ -184,7 +184,8 @@ async fn of_topic(app: &App, topic: &str, query: SinceQuery, keys: Option<&Keys>
     let head = Head {
         beside: Some(html! { (state(&document)) span.m.sm { (kind) " · " (schema) } }),
         actions: Some(actions),
-        is_live: true,
+        // The address of a page with keys is not one to read again.
+        is_live: keys.is_none(),
         ..Head::default()
     };
     let command = format!("topic show {}", word(topic));

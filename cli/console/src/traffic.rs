@@ -146,7 +146,7 @@ type Kept = Arc<OnceCell<JournalAnswer>>;
 impl Answers {
     fn cell(&self, key: String, kept: Duration) -> Kept {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.retain(|_, (at, _)| at.elapsed() < kept);
+        answers.retain(|_, (at, cell)| at.elapsed() < kept && !matches!(cell.get(), Some(Err(_))));
         Arc::clone(&answers.entry(key).or_insert_with(|| (Instant::now(), Arc::default())).1)
     }
 }
