@@ -270,9 +270,15 @@ async fn below_the_floor_of_the_disk_publishes_are_refused_and_deliveries_go_on(
     let folder = tempfile::tempdir().expect("a folder");
     let fixture = Fixture::start(Some(folder.path())).await;
     let receiver = Receiver::start().await;
-    // However late the process stops, the delivery is left for the next one.
+    // However late the process stops, the delivery is left for the next one, and has not long to wait.
     receiver.script("often", &[500; 100]);
-    fixture.subscribe("often", &receiver.named("often"), DEAD_LETTER_BUCKET).await;
+    let properties = json!({
+        "destination": {"endpointType": "WebHook", "properties": {"endpointUrl": receiver.named("often")}},
+        "filter": {"includedEventTypes": ["often"]},
+        "retryPolicy": {"schedule": [3_600]},
+    });
+    let path = "/topics/orders/eventSubscriptions/often";
+    fixture.put(path, &json!({ "properties": properties })).await;
     fixture.publish("often", "o-1").await;
     until("an attempt", async || receiver.seen("often").pop()).await;
     fixture.dev.stop().await;
