@@ -134,7 +134,7 @@ pub(super) struct Traffic {
     pub(super) kept_from: Option<Timestamp>,
 }
 
-/// An answer of the journal, or why there is none.
+/// The journal's answer, or the reason why it gave no answer.
 type JournalAnswer = Result<Arc<JournalQuery>, String>;
 
 /// Answers of the journal that are some seconds old, and questions under way, which all who ask wait for.

@@ -240,8 +240,8 @@ const MISSING: &str = "\
 without a known end, and the queues hold too few messages for them. It can be a function that was killed between \
 the end of a delivery and the write of its counts (look for Task timed out, signal: killed and Runtime exited in \
 the functions' logs of that hour), a delivery that was parked before its first attempt, a message in the poison \
-queue, or one that lay in a queue for 14 days. If it is none of these, it is a loss, which must not happen: please \
-report it with the JSON of gridpost audit";
+queue, or a message that was in a queue for 14 days. Anything else is a loss, which must not happen: please report \
+it with the output of gridpost audit --json";
 
 const DUPLICATES: &str = "\
 more than events that matched. It can be events delivered twice (SQS, crashes and endpoints that answer too late \
