@@ -119,6 +119,17 @@ pub(super) fn visible(text: &str) -> String {
     text.chars().flat_map(shown).collect()
 }
 
+/// The beginning of a long text, for tables: what it was cut from is on the page of the thing itself.
+pub(super) fn short(text: &str) -> String {
+    const MOST: usize = 120;
+    let mut shown = visible(text);
+    if let Some((end, _)) = shown.char_indices().nth(MOST) {
+        shown.truncate(end);
+        shown.push('…');
+    }
+    shown
+}
+
 /// Shows a long name that may break after its separators and humps, and never within a word.
 pub(super) fn soft(name: &str) -> Markup {
     let name = visible(name);
@@ -252,6 +263,20 @@ mod tests {
         let told = prose("Is <b>. properties.retryPolicy.maxDeliveryAttempts must be a-b");
         let want = "Is &lt;b&gt;. properties.<wbr>retry<wbr>Policy.<wbr>max<wbr>Delivery<wbr>Attempts must be a-b";
         assert_eq!(told.into_string(), want);
+    }
+
+    #[test]
+    fn long_texts_are_cut_at_characters() {
+        let long = "ü".repeat(120);
+        for (text, want) in [
+            ("", String::new()),
+            ("a\u{202e}b", "a\\u{202e}b".to_owned()),
+            (&long, long.clone()),
+            (&format!("{long}b"), format!("{long}…")),
+        ] {
+            assert_eq!(short(text), want);
+        }
+        assert_eq!(short(&"\u{202e}".repeat(1_000)).chars().count(), 121);
     }
 
     #[test]
