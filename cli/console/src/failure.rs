@@ -4,9 +4,12 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use maud::{Markup, html};
 
+use super::chart::Kind;
+use super::kit;
 use super::page;
 use super::text;
 use gridpost_ops::failure::{Detail, Refusal, chain, is_misuse};
+use gridpost_ops::journal::Late;
 
 pub(super) type Answer<T = Markup> = Result<T, Failure>;
 
@@ -67,8 +70,12 @@ pub(super) fn details<'a>(all: impl IntoIterator<Item = &'a Detail>) -> Markup {
     }
 }
 
-/// Shows a failure as the problem of a page, below a sentence if there is one.
+/// Shows a failure as the problem of a page, below a sentence if there is one. An answer that is late is none.
 pub(super) fn problem(head: &str, error: &anyhow::Error) -> Markup {
+    if error.is::<Late>() {
+        let told = "Its counts come later: this page follows by itself.";
+        return kit::note(Kind::Mute, "The journal is still being read", told, "");
+    }
     html! {
         div.problem role="alert" {
             @if !head.is_empty() { p { strong { (head) } } }

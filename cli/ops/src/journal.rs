@@ -75,6 +75,11 @@ pub struct TooDear {
     is_hourly: bool,
 }
 
+/// An answer that takes longer than was waited for.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the journal is still being read")]
+pub struct Late;
+
 /// Writes dollars with the cents, or with as many digits as they need.
 fn price(dollars: f64) -> String {
     if dollars > 0.0 && dollars < 0.01 {
