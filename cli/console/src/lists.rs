@@ -1,14 +1,18 @@
 //! Lists of many topics, read a few at the same time and up to a limit: a page must not take minutes.
 
+use std::cmp::Reverse;
+
 use futures::{StreamExt, stream};
 use gridpost_api::health::{Health, NamedHealth};
 use gridpost_core::ledger::Account;
 use gridpost_ops::lookup::if_there;
+use maud::{Markup, html};
 
 use super::Shared;
 use super::standing::Standing;
-use super::traffic::Totals;
-use super::urls::subscription_url;
+use super::text::{counted, soft};
+use super::traffic::{Totals, total};
+use super::urls::{subscription_url, with_query};
 
 /// Topics whose names are read, about.
 const TOPICS_MAX: usize = 1_000;
@@ -77,10 +81,39 @@ impl One {
         subscription_url(&self.topic, &self.name, "")
     }
 
-    /// Returns how many events wait; where only those are known that have failed, these.
-    pub(super) fn waiting(&self) -> u64 {
+    /// Returns the URL of its page that looks back so far.
+    pub(super) fn url_since(&self, since: &str) -> String {
+        with_query(&self.url(), &[("since", since)])
+    }
+
+    /// Links to that page by its name and its topic's.
+    pub(super) fn link(&self, since: &str) -> Markup {
+        html! { a href=(self.url_since(since)) { (soft(&self.name)) } " " span.m { (soft(&self.topic)) } }
+    }
+
+    /// Returns how many events it lost lately.
+    pub(super) fn lost(&self) -> u64 {
+        self.counted.as_ref().map_or(0, |account| total(&account.dropped))
+    }
+
+    /// Returns how many events wait; where that is not known, the deliveries that have failed.
+    pub(super) fn backlog(&self) -> u64 {
         let failed = self.health.waiting_deliveries.count as u64;
         self.health.waiting_events.unwrap_or(failed)
+    }
+
+    /// Those that lost events come first, then by standing; of the same, the largest backlog.
+    pub(super) fn rank(&self) -> (bool, Standing, Reverse<u64>) {
+        (self.lost() == 0, self.standing(), Reverse(self.backlog()))
+    }
+
+    /// Says what waits, as far as that is known.
+    pub(super) fn held(&self) -> String {
+        match (self.health.waiting_events, self.backlog()) {
+            (Some(events), _) => counted(events, "event", "events"),
+            (None, 0) => "events".to_owned(),
+            (None, failed) => format!("at least {}", counted(failed, "delivery", "deliveries")),
+        }
     }
 }
 
@@ -104,15 +137,16 @@ impl Shared {
     }
 }
 
-/// Returns the event subscriptions of those lists, with what was counted.
+/// Returns the event subscriptions of those lists by rank, with what was counted.
 pub(super) fn ones(read: Vec<(String, Vec<NamedHealth>)>, totals: Option<&Totals>) -> Vec<One> {
     let of_topic = |(topic, healths): (String, Vec<NamedHealth>)| {
         let one = move |NamedHealth { name, health }| {
-            let counted = totals.and_then(|totals| totals.of(&topic, &name));
-            let counted = counted.map(|flow| flow.account.clone());
+            let counted = totals.map(|totals| totals.account(&topic, &name));
             One { topic: topic.clone(), name, health, counted }
         };
         healths.into_iter().map(one)
     };
-    read.into_iter().flat_map(of_topic).collect()
+    let mut all: Vec<_> = read.into_iter().flat_map(of_topic).collect();
+    all.sort_by_key(One::rank);
+    all
 }

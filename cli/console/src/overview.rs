@@ -10,7 +10,7 @@ use gridpost_api::{
     client::Page, requests::ParkedInput, subscription::EventSubscription, waiting::Parked,
 };
 use gridpost_core::time::Timestamp;
-use gridpost_ops::{attempt_lines::AttemptLine, subscription::show};
+use gridpost_ops::{attempt_lines::AttemptLine, journal::Late, subscription::show};
 use maud::{Markup, html};
 
 use super::App;
@@ -24,15 +24,15 @@ use super::standing::{self, Standing};
 use super::subscription::remedy;
 use super::text::{self, number, visible};
 use super::tiles;
-use super::traffic::{Scope, Since, SinceQuery, Traffic, total};
-use super::urls::{subscription_url, with_query};
+use super::traffic::{Scope, Since, SinceQuery, Traffic, came, ended, total};
+use super::urls::with_query;
 
 /// Rows of those that need attention, and healthy ones that are named: a page has a size.
-const ATTENTION_MAX: usize = 24;
-const HEALTHY_MAX: usize = 40;
+const ATTENTION_MAX: usize = 16;
+const HEALTHY_MAX: usize = 20;
 
 /// Rows of which more is read than the health: the endpoint, its last answer, its traffic.
-const DETAILED_MAX: usize = 12;
+const DETAILED_MAX: usize = 10;
 
 /// Names of what could not be read that are told, and of the worst.
 const WHOSE_TOLD: usize = 5;
@@ -107,7 +107,8 @@ async fn body(app: &App, since: Since, now: Timestamp, is_again: bool) -> Markup
         }
     }
     let is_empty = seen.all.is_empty() && seen.unread.is_empty();
-    let worst = attention(&seen.all);
+    let unwell = seen.all.iter().filter(|one| one.standing() != Standing::Healthy);
+    let worst: Vec<_> = unwell.collect();
     let of_one = async |one: One| detail(app, &one, since, now).await;
     let detailed: Vec<One> = worst.iter().take(DETAILED_MAX).copied().cloned().collect();
     let details: Vec<_> = stream::iter(detailed).map(of_one).buffered(AT_ONCE).collect().await;
@@ -115,13 +116,13 @@ async fn body(app: &App, since: Since, now: Timestamp, is_again: bool) -> Markup
     html! {
         (live_part("verdict", &html! {
             @if is_empty { (first_steps(seen.topics)) }
-            @else { (unread(&seen)) (verdict(&worst, seen.is_complete && seen.unread.is_empty())) }
+            @else { (unread(&seen)) (verdict(&worst, since, seen.is_complete && seen.unread.is_empty())) }
         }))
-        (live_part("tiles", &html! { @if !is_empty { (numbers(traffic.as_ref(), &seen)) } }))
+        (live_part("tiles", &html! { @if !is_empty { (numbers(traffic.as_ref(), since, &seen)) } }))
         (live_part("charts", &html! { @if let Some(traffic) = &traffic { (tiles::charts("of all topics", traffic)) } }))
         (live_part("attention", &html! {
             @if !worst.is_empty() { (needs_attention(app, &worst, &details, seen.all.len(), since)) }
-            (healthy(&seen))
+            (healthy(&seen, since))
         }))
         @if let Some(under_way) = under_way.filter(|_| !is_empty) {
             (live_part("under-way", &html! {
@@ -142,21 +143,17 @@ async fn under_way(app: &App) -> Markup {
     kit::kv(&[("Parked", parked_told(&parked)), ("Poison queue", poison_told(poison))])
 }
 
-/// Returns those that are not healthy: those that lose events first; of the same standing, the largest backlog first.
-fn attention(all: &[One]) -> Vec<&One> {
-    let mut found: Vec<_> = all.iter().filter(|one| one.standing() != Standing::Healthy).collect();
-    found.sort_by_key(|one| (one.standing(), std::cmp::Reverse(one.waiting())));
-    found
-}
-
-/// Lists each reason once, with the topics that it concerns.
+/// Lists each reason once, with the topics that it concerns. What is late only comes later.
 fn unread(seen: &Seen) -> Markup {
     let mut groups: BTreeMap<_, Vec<&Unread>> = BTreeMap::new();
-    for one in &seen.unread {
+    let is_late = |one: &&Unread| one.error.is::<Late>();
+    for one in seen.unread.iter().filter(|one| !is_late(one)) {
         groups.entry((one.what, one.error.to_string())).or_default().push(one);
     }
+    let late = seen.unread.iter().find(is_late).map(|one| failure::problem("", &one.error));
+    let late = late.unwrap_or_default();
     if groups.is_empty() {
-        return html! {};
+        return late;
     }
     let told = html! {
         @for ((what, _), all) in &groups {
@@ -170,25 +167,27 @@ fn unread(seen: &Seen) -> Markup {
             (failure::told(&all[0].error))
         }
     };
-    kit::note(Kind::Bad, "Not everything could be read: what is below is not all", told, "")
+    let title = "Not everything could be read: what is below is not all";
+    html! { (late) (kit::note(Kind::Bad, title, told, "")) }
 }
 
 /// Says in a sentence whether everything is delivered, with what to look at.
-fn verdict(worst: &[&One], is_whole: bool) -> Markup {
+fn verdict(worst: &[&One], since: Since, is_whole: bool) -> Markup {
     let Some(first) = worst.first() else {
         let title = "Everything is being delivered";
         let told = is_whole.then(|| kit::note(Kind::Ok, title, "No endpoint is in trouble.", ""));
         return told.unwrap_or_default();
     };
-    let (kind, title) = match first.standing().kind() {
+    let kind = if first.lost() > 0 { Kind::Bad } else { first.standing().kind() };
+    let (kind, title) = match kind {
         Kind::Bad => (Kind::Bad, "Not everything is being delivered"),
         Kind::Warn | Kind::Dead => (Kind::Warn, "Not everything is being delivered"),
         other => (other, "What is not held back is being delivered"),
     };
     let sentence = |one: &One| {
-        let held = text::counted(one.waiting(), "event", "events");
+        let (held, lost) = (one.held(), one.lost());
         html! {
-            a href=(one.url()) { b { (text::soft(&one.name)) } } " "
+            a href=(one.url_since(since.value)) { b { (text::soft(&one.name)) } } " "
             @match one.standing() {
                 Standing::EndsEvents => "ends every new event at once",
                 Standing::LosesSome => "loses events for good",
@@ -201,6 +200,9 @@ fn verdict(worst: &[&One], is_whole: bool) -> Markup {
                 Standing::Slow => "answers slowly",
                 Standing::Healthy => "is healthy",
             }
+            @if lost > 0 && one.standing() != Standing::LosesSome {
+                ", and lost " (text::counted(lost, "event", "events"))
+            }
             @let why = standing::why(&one.health, one.counted.as_ref());
             @if !why.0.is_empty() { " (" (why) ")" }
             @let since = standing::since(&one.health);
@@ -212,22 +214,24 @@ fn verdict(worst: &[&One], is_whole: bool) -> Markup {
         @for one in worst.iter().take(WORST_TOLD) { (sentence(one)) }
         @if worst.len() > WORST_TOLD { (worst.len() - WORST_TOLD) " more below." }
     };
-    let look = html! { a.btn.pri href=(first.url()) { "Open " (visible(&first.name)) } };
+    let look =
+        html! { a.btn.pri href=(first.url_since(since.value)) { "Open " (visible(&first.name)) } };
     kit::note(kind, title, told, look)
 }
 
-fn numbers(traffic: Option<&Traffic>, seen: &Seen) -> Markup {
+fn numbers(traffic: Option<&Traffic>, since: Since, seen: &Seen) -> Markup {
+    let ledger = with_query("/ledger", &[("since", since.value)]);
     let is_whole = seen.is_complete && seen.unread.iter().all(|one| one.what == JOURNAL);
     let healths: Vec<_> = seen.all.iter().map(|one| &one.health).collect();
     html! {
         div.g.gt {
             @if let Some(traffic) = traffic {
-                (tiles::counted_tile("/ledger", None, "Accepted", traffic, |flow| flow.accepted))
+                (tiles::counted_tile(&ledger, None, "Accepted", traffic, |flow| flow.accepted))
                 (tiles::delivered_tile(traffic))
             }
             (tiles::waiting_tile("/waiting", &healths, is_whole, traffic))
             @if let Some(traffic) = traffic {
-                (tiles::ended_tiles("/dead-letters", "/ledger", traffic))
+                (tiles::ended_tiles("/dead-letters", &ledger, traffic))
                 (tiles::latency_tile(traffic))
             }
         }
@@ -264,7 +268,7 @@ fn needs_attention(
     of: usize,
     since: Since,
 ) -> Markup {
-    let row = |(at, one): (usize, &&One)| attention_row(app, one, details.get(at));
+    let row = |(at, one): (usize, &&One)| attention_row(app, one, details.get(at), since);
     let rows = worst.iter().take(ATTENTION_MAX).enumerate().map(row);
     let beside = html! { span.sm.m { (worst.len()) " of " (number(of as u64)) ", those that lose events first" } };
     let body = html! {
@@ -274,40 +278,37 @@ fn needs_attention(
         @let head = if app.may_change() { &head[..] } else { &head[..head.len() - 1] };
         (kit::table("Event subscriptions that need attention", head, rows))
         @if worst.len() > ATTENTION_MAX {
-            p.in.m { (worst.len() - ATTENTION_MAX) " more: " a href="/topics" { "topics" } " list them." }
+            @let topics = with_query("/topics", &[("since", since.value)]);
+            p.in.m { (worst.len() - ATTENTION_MAX) " more: " a href=(topics) { "topics" } " list them." }
         }
     };
     kit::flush("Needs attention", beside, body)
 }
 
-fn attention_row(app: &App, one: &One, detail: Option<&Detail>) -> Vec<Markup> {
+fn attention_row(app: &App, one: &One, detail: Option<&Detail>, since: Since) -> Vec<Markup> {
     let One { topic, name, health, counted } = one;
-    let letters = counted.as_ref().map_or(0, |account| total(&account.dead_lettered));
-    let lost = counted.as_ref().map_or(0, |account| total(&account.dropped));
     let place = detail.and_then(|detail| detail.subscription.as_ref()).map(show::destination);
     let said = detail.and_then(|detail| detail.last.as_ref()?.response.clone());
     let traffic = detail.and_then(|detail| detail.traffic.as_ref());
     let cut = |class: &str, text: Option<String>| {
         html! {
-            @if let Some(text) = text { span class={ "cut sm m " (class) } title=(visible(&text)) { (visible(&text)) } }
+            @if let Some(text) = text.as_deref().map(text::short) {
+                span class={ "cut sm m " (class) } title=(text) { (text) }
+            }
         }
     };
     let mut row = vec![
-        html! { a href=(one.url()) { (text::soft(name)) } " " span.m { (text::soft(topic)) } (cut("", place)) },
+        html! { (one.link(since.value)) (cut("", place)) },
         html! { (one.standing().pill()) span.cut.sm.m { (standing::since(health)) } },
         html! { (standing::why(health, counted.as_ref())) (cut("mono", said)) },
         standing::effect(health),
-        tiles::or_none(one.waiting()),
-        html! {
-            @if letters > 0 { a href=(subscription_url(topic, name, "/dead-letters")) { (number(letters)) } }
-            @if lost > 0 { span.t-bad { " " (number(lost)) " lost" } }
-            @if letters + lost == 0 { "–" }
-        },
+        tiles::waiting(one),
+        tiles::undelivered(&one.url(), counted.as_ref()),
         html! { @if let Some(traffic) = traffic { (chart::minibars(&traffic.coarser(ROW_BARS).fates())) } },
     ];
     if app.may_change() {
         let whose = format!("{topic}/{name}");
-        let open = html! { a.btn href=(one.url()) aria-label={ "Open: " (whose) } { "Open" } };
+        let open = html! { a.btn href=(one.url_since(since.value)) aria-label={ "Open: " (whose) } { "Open" } };
         // What else helps is on its page, with the reason to do it.
         let resume = health.pause.as_ref();
         let resume = resume.and_then(|_| remedy(app, &one.url(), health, Some(&whose)));
@@ -316,7 +317,7 @@ fn attention_row(app: &App, one: &One, detail: Option<&Detail>) -> Vec<Markup> {
     row
 }
 
-fn healthy(seen: &Seen) -> Markup {
+fn healthy(seen: &Seen, since: Since) -> Markup {
     let healthy: Vec<_> =
         seen.all.iter().filter(|one| one.standing() == Standing::Healthy).collect();
     html! {
@@ -326,7 +327,7 @@ fn healthy(seen: &Seen) -> Markup {
                     summary { (Standing::Healthy.pill()) " " (text::counted(healthy.len() as u64, "event subscription", "event subscriptions")) }
                     ul.links {
                         @for one in healthy.iter().take(HEALTHY_MAX) {
-                            li { a href=(one.url()) { (text::soft(&one.name)) } " " span.m { (text::soft(&one.topic)) } }
+                            li { (one.link(since.value)) }
                         }
                         @if healthy.len() > HEALTHY_MAX { li.m { "and more: topics list them." } }
                     }
@@ -343,11 +344,16 @@ fn healthy(seen: &Seen) -> Markup {
 fn equation(traffic: &Traffic, since: Since) -> Markup {
     let account = &traffic.total.account;
     let (letters, lost) = (total(&account.dead_lettered), total(&account.dropped));
+    let (came, ended) = (came(account), ended(account));
     let url = with_query("/ledger", &[("since", since.value)]);
     let body = html! {
         p.m2 {
             "Matched " (number(account.matched)) ", redriven " (number(account.redriven)) "; delivered "
-            (number(account.delivered)) ", dead-lettered " (number(letters)) ", lost " (number(lost)) "."
+            (number(account.delivered)) ", dead-lettered " (number(letters)) ", lost " (number(lost))
+            ", waiting " (number(came.saturating_sub(ended)))
+            // Counts are of the time at which they were made.
+            @if ended > came { "; " (number(ended - came)) " of these came before" }
+            "."
         }
         (tiles::share(account))
     };
@@ -397,7 +403,7 @@ fn first_steps(topics: usize) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use gridpost_core::ledger::Account;
+    use gridpost_core::{journal::Flow, ledger::Account};
     use gridpost_ops::testkit::documents;
     use serde_json::{Value, json};
 
@@ -414,36 +420,84 @@ mod tests {
             "waitingDeliveries": {"count": 1}, "waitingEvents": count})
     }
 
-    /// What loses events stands first, and among those an endpoint that is healthy and refuses single events.
+    fn paused() -> Value {
+        let pause = json!({"since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z",
+            "timeToLiveRuns": true});
+        json!({"newEvents": "Held", "pause": pause, "waitingEvents": 1})
+    }
+
+    /// What has lost events stands first, whatever its standing is.
     #[test]
     fn those_that_lose_events_stand_first_then_the_largest_backlogs() {
         let ends = json!({"state": "Probation", "newEvents": "Ends", "cause": {"outcome": "<b>"}});
-        let all = [
+        let mut all = [
             one("fine", &json!({}), 0),
             one("few", &waits(1), 0),
             one("many", &waits(9), 0),
             one("loses", &json!({}), 3),
+            one("paused", &paused(), 0),
+            one("paused-and-lost", &paused(), 2),
             one("ends", &ends, 0),
         ];
-        let worst = attention(&all);
+        all.sort_by_key(One::rank);
+        let (_, worst) = all.split_last().expect("the healthy one is the last");
+        let worst: Vec<_> = worst.iter().collect();
         let names: Vec<_> = worst.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names, ["ends", "loses", "many", "few"]);
-        let unknown = one("aws", &json!({"waitingDeliveries": {"count": 7}}), 0);
-        assert_eq!(unknown.waiting(), 7);
-        let shown = verdict(&worst, true).into_string();
+        assert_eq!(names, ["loses", "paused-and-lost", "ends", "many", "few", "paused"]);
+        let shown = verdict(&worst, Since::QUARTER_HOUR, true).into_string();
         for part in [
+            "note bad",
             "Not everything is being delivered",
-            "ends</b></a> ends every new event at once (&lt;b&gt;)",
             "loses</b></a> loses events for good (R)",
-            "many</b></a> holds 9 events back (Busy)",
-            "1 more below",
-            "href=\"/topics/t/subscriptions/ends\">Open ends",
+            "lost</b></a> is paused and holds 1 event, and lost 2 events (time-to-live runs)",
+            "ends</b></a> ends every new event at once (&lt;b&gt;)",
+            "3 more below",
+            "href=\"/topics/t/subscriptions/loses?since=15m\">Open loses",
         ] {
             assert!(shown.contains(part), "{part} is not in {shown}");
         }
-        let fine = verdict(&[], true).into_string();
+        let fine = verdict(&[], Since::QUARTER_HOUR, true).into_string();
         assert!(fine.contains("Everything is being delivered"), "{fine}");
-        assert_eq!(verdict(&[], false).into_string(), "", "not all is known");
+        assert_eq!(verdict(&[], Since::QUARTER_HOUR, false).into_string(), "", "not all is known");
+    }
+
+    #[test]
+    fn the_worst_gives_the_verdict_its_colour() {
+        for (patch, dropped, kind, told) in [
+            (paused(), 1, "note bad", "Not everything is being delivered"),
+            (paused(), 0, "note \"", "What is not held back is being delivered"),
+            (waits(9), 0, "note warn", "holds 9 events back (Busy)"),
+            (waits(9), 3, "note bad", "holds 9 events back, and lost 3 events (Busy)"),
+        ] {
+            let one = one("a", &patch, dropped);
+            let shown = verdict(&[&one], Since::QUARTER_HOUR, true).into_string();
+            assert!(shown.contains(kind) && shown.contains(told), "{told} is not in {shown}");
+        }
+    }
+
+    #[test]
+    fn the_equation_closes() {
+        let told = |matched, delivered, dropped: u64| {
+            let account = Account { matched, delivered, redriven: 1, ..Account::default() };
+            let account = Account { dropped: [("R".to_owned(), dropped)].into(), ..account };
+            let total = Flow { account, ..Flow::default() };
+            let traffic = Traffic {
+                begins: Timestamp::from_millis(0),
+                step: std::time::Duration::from_secs(60),
+                steps: Vec::new(),
+                total,
+                gaps: Vec::new(),
+                kept_from: None,
+            };
+            equation(&traffic, Since::QUARTER_HOUR).into_string()
+        };
+        for (matched, delivered, dropped, want) in [
+            (9, 4, 2, "Matched 9, redriven 1; delivered 4, dead-lettered 0, lost 2, waiting 4."),
+            (9, 12, 0, "delivered 12, dead-lettered 0, lost 0, waiting 0; 2 of these came before."),
+        ] {
+            let shown = told(matched, delivered, dropped);
+            assert!(shown.contains(want), "{want} is not in {shown}");
+        }
     }
 
     #[test]
@@ -457,6 +511,12 @@ mod tests {
         let seen = Seen { topics: 1, all: Vec::new(), is_complete: true, unread };
         let shown = self::unread(&seen).into_string();
         assert_eq!(shown.matches("slow down").count(), 1, "{shown}");
+        assert!(!shown.contains("still being read"), "{shown}");
         assert!(shown.contains("for 7: t-0") && shown.contains("t-4, …"), "{shown}");
+        let late = || Unread { what: JOURNAL, whose: String::new(), error: Late.into() };
+        let seen = Seen { unread: vec![late(), late()], ..seen };
+        let shown = self::unread(&seen).into_string();
+        assert_eq!(shown.matches("still being read").count(), 1, "{shown}");
+        assert!(shown.contains("role=\"status\"") && !shown.contains("refused"), "{shown}");
     }
 }

@@ -85,7 +85,8 @@ pub(super) fn why(health: &Health, counted: Option<&Account>) -> Markup {
         counted.and_then(|account| most(&account.dropped).or_else(|| most(&account.dead_lettered)));
     html! {
         @if let Some(pause) = &health.pause {
-            @if let Some(by) = &pause.by { "by " (visible(by)) ", " }
+            @if health.new_events != NewEvents::Held { "paused besides, " }
+            @if let Some(by) = &pause.by { "by " (text::short(by)) ", " }
             @if pause.time_to_live_runs { "time-to-live runs" } @else { "time-to-live is paused too" }
         } @else if let Some(cause) = &health.cause {
             @if let Some(status) = cause.http_status_code { (status) " " }
@@ -109,7 +110,7 @@ pub(super) fn effect(health: &Health) -> Markup {
     };
     html! {
         @if class.is_empty() { (what) } @else { b class=(class) { (what) } }
-        @if let Some(pause) = &health.pause { span.sm.m.cut { "until " (text::time(pause.until)) } }
+        @if let (Some(pause), NewEvents::Held) = (&health.pause, health.new_events) { span.sm.m.cut { "until " (text::time(pause.until)) } }
         @else if let Some(probe) = health.next_probe {
             span.sm.m.cut { @if probe.delivery.is_some() { "a probe is under way" } @else { "next probe " (text::time(probe.not_before)) } }
         }
@@ -124,7 +125,8 @@ pub(super) fn since(health: &Health) -> Markup {
 /// Returns when the state began: with a pause, else with the first failure.
 pub(super) fn began(health: &Health) -> Option<Time> {
     let failing = health.failing_since.filter(|_| health.since.is_some());
-    health.pause.as_ref().map(|pause| pause.since).or(failing).or(health.since)
+    let pause = health.pause.as_ref().filter(|_| health.new_events == NewEvents::Held);
+    pause.map(|pause| pause.since).or(failing).or(health.since)
 }
 
 #[cfg(test)]
@@ -166,5 +168,21 @@ mod tests {
             assert_eq!(Standing::of(&health(&patch), counted.as_ref()), want, "{patch}");
         }
         assert!(Standing::EndsEvents < Standing::Probation && Standing::Slow < Standing::Healthy);
+    }
+
+    #[test]
+    fn what_has_expired_is_paused_besides() {
+        let pause = json!({"since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z", "by": "me",
+            "timeToLiveRuns": true});
+        for (events, reason, told, begins) in [
+            ("Held", "by me, time-to-live runs", "until", true),
+            ("NotMatched", "paused besides, by me, time-to-live runs", "none comes", false),
+        ] {
+            let health = health(&json!({"newEvents": events, "pause": pause}));
+            assert_eq!(why(&health, None).into_string(), reason);
+            let effect = effect(&health).into_string();
+            assert!(effect.contains(told) && effect.contains("until") == begins, "{effect}");
+            assert_eq!(began(&health).is_some(), begins);
+        }
     }
 }

@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use super::chart::{self, Bars, Kind, Series};
 use super::kit;
+use super::lists::One;
 use super::text::{self, number, visible};
 use super::traffic::{Traffic, came, ended, total};
 
@@ -99,21 +100,19 @@ pub(super) fn counted_tile(
     kit::tile(url, kind, label, value, traffic.last_hour(count), spark)
 }
 
-/// The part of what came that was delivered.
+/// The part of what has ended that was delivered.
 pub(super) fn delivered_tile(traffic: &Traffic) -> Markup {
     let account = &traffic.total.account;
-    let (delivered, came) = (account.delivered, came(account));
-    // Counts are of the time at which they were made: what is delivered now may have come before.
-    let is_older = delivered > came;
-    let value = if is_older { number(delivered) } else { text::percent(delivered, came) };
+    let (delivered, ended) = (account.delivered, ended(account));
     let note = html! {
-        @if is_older { (number(came)) " came meanwhile" } @else { (number(delivered)) " of " (number(came)) }
+        @if ended == 0 { "nothing has ended" }
+        @else { "of what has ended: " (number(delivered)) " of " (number(ended)) }
     };
     let spark = traffic.spark(Kind::Ok, |flow| flow.account.delivered);
-    kit::tile("", Kind::Ok, "Delivered", value, note, spark)
+    kit::tile("", Kind::Ok, "Delivered", text::percent(delivered, ended), note, spark)
 }
 
-/// What came and has not ended by these healths, which may not be all, and how much of it was attempted.
+/// What came and has not ended by these healths, which may not be all, and the deliveries that have failed.
 pub(super) fn waiting_tile(
     url: &str,
     healths: &[&Health],
@@ -130,7 +129,7 @@ pub(super) fn waiting_tile(
     };
     let note = html! {
         @if !is_counted { "more than " }
-        (text::counted(failed, "delivery has failed", "deliveries have failed"))
+        (text::counted(failed, "delivery", "deliveries")) " retrying or parked"
     };
     let spark = traffic.map(|traffic| chart::spark(&traffic.waited(waiting), Kind::Warn));
     let kind = if waiting == Some(0) { Kind::Off } else { Kind::Warn };
@@ -162,9 +161,27 @@ pub(super) fn share(account: &Account) -> Markup {
     ])
 }
 
-/// Shows a count that may be nothing.
-pub(super) fn or_none(count: u64) -> Markup {
-    html! { @if count == 0 { "–" } @else { (number(count)) } }
+/// Shows a count that may be nothing; what is not known is not shown.
+pub(super) fn or_none(count: Option<u64>) -> Markup {
+    html! { @match count { None => {}, Some(0) => "–", Some(count) => (number(count)) } }
+}
+
+/// Shows how many events wait; where that is not known, the deliveries that do at least.
+pub(super) fn waiting(one: &One) -> Markup {
+    let events = one.health.waiting_events;
+    html! { @if events.is_none() && one.backlog() > 0 { (one.held()) } @else { (or_none(events)) } }
+}
+
+/// Shows what ended undelivered of the event subscription with that URL.
+pub(super) fn undelivered(url: &str, account: Option<&Account>) -> Markup {
+    let ended = account.map(|it| (total(&it.dead_lettered), total(&it.dropped)));
+    html! {
+        @if let Some((letters, lost)) = ended {
+            @if letters > 0 { a href={ (url) "/dead-letters" } { (number(letters)) } }
+            @if lost > 0 { span.t-bad { " " (number(lost)) " lost" } }
+            @if letters + lost == 0 { "–" }
+        }
+    }
 }
 
 /// The time from publish to delivery: percentiles are bounds.
@@ -191,6 +208,51 @@ pub(super) fn charts(whose: &str, traffic: &Traffic) -> Markup {
             (kit::card("Failed attempts by answer", in_all, html! {
                 @if rows.is_empty() { p.m { "No attempt has failed." } } @else { (chart::breakdown(&rows)) }
             }))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridpost_ops::testkit::documents;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_no_number() {
+        for (events, failed, cell, told) in [
+            (Some(0), 0, "–", "0 events"),
+            (Some(20_000), 7, "20\u{202f}000", "20\u{202f}000 events"),
+            (None, 7, "at least 7 deliveries", "at least 7 deliveries"),
+            (None, 0, "", "events"),
+        ] {
+            let health = json!({"waitingEvents": events, "waitingDeliveries": {"count": failed}});
+            let health = serde_json::from_value(documents::health(&health)).expect("a health");
+            let [topic, name] = ["t", "s"].map(str::to_owned);
+            let one = One { topic, name, health, counted: None };
+            assert_eq!(waiting(&one).into_string(), cell);
+            assert_eq!(one.held(), told);
+        }
+        assert_eq!(undelivered("/u", None).into_string(), "");
+        assert_eq!(undelivered("/u", Some(&Account::default())).into_string(), "–");
+    }
+
+    #[test]
+    fn the_delivered_part_is_of_what_has_ended() {
+        let account = Account { matched: 9, delivered: 2, ..Account::default() };
+        let lost = Account { dropped: [("R".to_owned(), 2)].into(), ..account.clone() };
+        for (account, percent, note) in [
+            (Account { delivered: 0, ..account.clone() }, "–", "nothing has ended"),
+            (account, "100 %", "of what has ended: 2 of 2"),
+            (lost, "50.0 %", "of what has ended: 2 of 4"),
+        ] {
+            let total = Flow { account, ..Flow::default() };
+            let (begins, step) = (Timestamp::from_millis(0), std::time::Duration::from_secs(60));
+            let (steps, gaps) = (Vec::new(), Vec::new());
+            let traffic = Traffic { begins, step, steps, total, gaps, kept_from: None };
+            let shown = delivered_tile(&traffic).into_string();
+            assert!(shown.contains(percent) && shown.contains(note), "{shown}");
         }
     }
 }

@@ -25,14 +25,18 @@ use super::kit::{self, Icon};
 use super::lists::{Lists, One, ones};
 use super::page::{self, Frame, Head, Tab, live_part};
 use super::standing::{self, Standing};
-use super::text::{self, number, visible};
-use super::tiles::{charts, counted_tile, ended_tiles, latency_tile, or_none, share, waiting_tile};
-use super::traffic::{Scope, Since, SinceQuery, Totals, Traffic, total};
-use super::urls::{self, subscription_url, topic_url};
+use super::text::{self, number};
+use super::tiles::{
+    self, charts, counted_tile, ended_tiles, latency_tile, or_none, share, waiting_tile,
+};
+use super::traffic::{Scope, Since, SinceQuery, Totals, Traffic, came, total};
+use super::urls::{self, subscription_url, topic_url, with_query};
 use super::{create_topic, settings, snippets};
 
+const NOT_COUNTED: &str = "What was counted could not be read.";
+
 /// Event subscriptions of a topic on a page.
-const ROWS: usize = 40;
+const ROWS: usize = 20;
 
 pub(super) async fn list(
     State(app): State<App>,
@@ -51,9 +55,11 @@ pub(super) async fn list(
     };
     let command = "topic list".to_owned();
     let frame = Frame { tab: Tab::Topics, title: "Topics", above: Vec::new(), command };
-    let head = Head { actions: Some(actions), ..Head::default() };
+    let head = Head { actions: Some(actions), is_live: true, ..Head::default() };
     let page = app.page_of(&frame, &head, &body);
-    Ok(page::streamed(page, async move { table(&app, &topics.items, since).await }))
+    Ok(page::streamed(page, async move {
+        live_part("topics", &table(&app, &topics.items, since).await)
+    }))
 }
 
 /// Lists topics with their traffic and the worst of their event subscriptions.
@@ -67,32 +73,34 @@ async fn table(app: &App, topics: &[Topic], since: Since) -> Markup {
     let totals = async { app.totals(None, since, app.settings.target.now().await?).await };
     let names = topics.iter().map(|topic| topic.name.clone()).collect();
     let (Lists { read, unread, left }, totals) = tokio::join!(app.healths(names), totals);
-    let (totals, refused) = counted(totals);
+    let counts = totals.as_ref().ok();
     let problem = unread.first().map(|(_, error)| failure::told(error));
     let problem = problem.unwrap_or_else(|| html! { "There are too many event subscriptions." });
     let unread: Vec<_> = unread.into_iter().map(|(topic, _)| topic).chain(left).collect();
-    let ones = ones(read, totals.as_ref());
+    let ones = ones(read, counts);
     let row = |topic: &Topic| {
         let own: Vec<_> = ones.iter().filter(|one| one.topic == topic.name).collect();
-        let flow = totals.as_ref().map(|totals| totals.of_topic(&topic.name));
+        let flow = counts.map(|totals| totals.of_topic(&topic.name));
         let account = flow.as_ref().map(|flow| &flow.account);
         let waiting: Option<u64> = own.iter().map(|one| one.health.waiting_events).sum();
+        let is_read = !unread.contains(&topic.name);
+        let url = with_query(&topic_url(&topic.name, ""), &[("since", since.value)]);
         vec![
             html! {
-                a href=(topic_url(&topic.name, "")) { (text::soft(&topic.name)) }
-                span.cut.sm.m { (visible(&topic.properties.endpoint)) }
+                a href=(url) { (text::soft(&topic.name)) }
+                span.cut.sm.m { (text::short(&topic.properties.endpoint)) }
             },
-            html! { @if unread.contains(&topic.name) { "–" } @else { (worst(&own)) } },
-            html! { @if let Some(flow) = &flow { (number(flow.accepted)) } @else { "–" } },
+            html! { @if is_read { (worst(&own)) } @else { "not known" } },
+            html! { @if let Some(flow) = &flow { (number(flow.accepted)) } },
             html! { @if let Some(account) = account { (share(account)) } },
-            or_none(waiting.unwrap_or(0)),
-            or_none(account.map_or(0, |account| total(&account.dead_lettered))),
-            or_none(account.map_or(0, |account| total(&account.dropped))),
+            or_none(waiting.filter(|_| is_read)),
+            or_none(account.map(|account| total(&account.dead_lettered))),
+            or_none(account.map(|account| total(&account.dropped))),
         ]
     };
     let outcome = format!("Outcome, {}", since.name);
     html! {
-        (refused)
+        @if let Err(error) = &totals { (failure::problem(NOT_COUNTED, error)) }
         @if !unread.is_empty() {
             @let title = format!("The health of {} of these topics was not read", unread.len());
             (kit::note(Kind::Warn, &title, problem, ""))
@@ -110,18 +118,9 @@ fn worst(own: &[&One]) -> Markup {
     html! {
         @if let Some(worst) = own.iter().map(|one| one.standing()).min() { (worst.pill()) }
         span.cut.sm.m {
-            @if troubled > 0 { (troubled) " of " } @else if own.is_empty() { "no event subscription" }
-            @if !own.is_empty() { (all) }
+            @if own.is_empty() { "no event subscription" }
+            @else if troubled == 0 { (all) } @else { (troubled) " of " (all) " need attention" }
         }
-    }
-}
-
-/// Returns counts; or none, and a note that says why.
-fn counted(totals: anyhow::Result<Totals>) -> (Option<Totals>, Markup) {
-    let title = "What was counted could not be read";
-    match totals {
-        Ok(totals) => (Some(totals), html! {}),
-        Err(error) => (None, kit::note(Kind::Warn, title, failure::told(&error), "")),
     }
 }
 
@@ -148,21 +147,26 @@ async fn of_topic(app: &App, topic: &str, query: SinceQuery, keys: Option<&Keys>
     );
     let (document, all) = (document?, all?);
     let count = all.len();
-    let (totals, refused) = counted(totals);
+    let uncounted = traffic.as_ref().err().or(totals.as_ref().err());
+    let totals = totals.as_ref().ok();
     let first = look.after.as_deref().and_then(|after| after.parse().ok()).unwrap_or(0);
-    let counts = (totals.as_ref(), since);
+    let counts = (totals, since);
     let body = html! {
         (kit::done(look.done.as_deref()))
         (live_part("tiles", &html! {
-            (refused)
+            @if let Some(error) = uncounted { (failure::problem(NOT_COUNTED, error)) }
             @if let Ok(traffic) = &traffic { (tiles(traffic, count, &healths)) }
         }))
-        (live_part("charts", &html! { @if let Ok(traffic) = &traffic { (charts(&format!("of {topic}"), traffic)) } }))
+        (live_part("charts", &html! {
+            @if let Ok(traffic) = &traffic && (count > 0 || came(&traffic.total.account) > 0) {
+                (charts(&format!("of {topic}"), traffic))
+            }
+        }))
         (live_part("subscriptions", &html! {
             @if let Err(error) = &healths { (failure::problem("The health of the endpoints could not be read.", error)) }
             (subscriptions(topic, all, first, &healths, counts))
         }))
-        div.g.g11 {
+        div.g.g11.up {
             (publishing(app, topic, &document, keys))
             (snippets::card(&document))
         }
@@ -302,25 +306,25 @@ fn subscriptions(
         let none = kit::nothing(Icon::TOPIC, "No event subscription", told, "", &command);
         return kit::flush(title, "", none);
     }
-    let healths: Vec<_> = healths.as_ref().map_or(Vec::new(), Clone::clone);
-    let ones = ones(vec![(topic.to_owned(), healths)], totals);
-    let known: HashMap<_, _> = ones.iter().map(|one| (one.name.as_str(), one)).collect();
-    let standing = |name: &str| known.get(name).map_or(Standing::Healthy, |one| one.standing());
-    all.sort_by_cached_key(|one| standing(&one.name));
+    let read: Vec<_> = healths.as_ref().map_or(Vec::new(), Clone::clone);
+    let ones = ones(vec![(topic.to_owned(), read)], totals);
+    let named = ones.iter().enumerate().map(|(at, one)| (one.name.as_str(), (at, one)));
+    let known: HashMap<_, _> = named.collect();
+    all.sort_by_key(|one| known.get(one.name.as_str()).map_or(ones.len(), |(at, _)| *at));
     let troubled = ones.iter().filter(|one| one.standing() != Standing::Healthy).count();
     let (count, first) = (all.len(), first.min(all.len()));
     let last = count.min(first + ROWS);
     let row = |one: &EventSubscription| {
-        let account = totals.map(|totals| {
-            totals.of(topic, &one.name).map(|flow| flow.account.clone()).unwrap_or_default()
-        });
-        row(topic, one, known.get(one.name.as_str()).copied(), account.as_ref())
+        let account = totals.map(|totals| totals.account(topic, &one.name));
+        let url = subscription_url(topic, &one.name, "");
+        row((&url, since), one, known.get(one.name.as_str()).map(|(_, one)| *one), account.as_ref())
     };
     let outcome = format!("Outcome, {}", since.name);
     let beside = html! {
         span.sm.m {
             @if count > ROWS { (first + 1) " to " (last) " of " (count) "; " }
-            (troubled) " of " (count) " need attention"
+            @if healths.is_err() { "how many need attention is not known" }
+            @else { (troubled) " of " (count) " need attention" }
         }
     };
     let next = (last < count).then(|| last.to_string());
@@ -333,32 +337,28 @@ fn subscriptions(
 }
 
 fn row(
-    topic: &str,
+    (url, since): (&str, Since),
     subscription: &EventSubscription,
     known: Option<&One>,
     account: Option<&Account>,
 ) -> Vec<Markup> {
     let name = &subscription.name;
     let p95 = account.map(|account| text::bounds(&account.latencies));
-    let letters = account.map_or(0, |account| total(&account.dead_lettered));
     let why = known.map(|one| standing::why(&one.health, account)).unwrap_or_default();
     vec![
         html! {
-            a href=(subscription_url(topic, name, "")) { (text::soft(name)) }
-            span.cut.sm.m { (visible(&show::destination(subscription))) }
+            a href=(with_query(url, &[("since", since.value)])) { (text::soft(name)) }
+            span.cut.sm.m { (text::short(&show::destination(subscription))) }
         },
         html! {
-            @if let Some(one) = known { (one.standing().pill()) } @else { "-" }
+            @if let Some(one) = known { (one.standing().pill()) } @else { "not known" }
             @if !why.0.is_empty() { span.cut.sm.m { (why) } }
         },
-        html! { span.cut { (visible(&settings::filter(subscription))) } },
-        html! { @if let Some(account) = account { (number(account.matched)) } @else { "–" } },
+        html! { span.cut { (text::short(&settings::filter(subscription))) } },
+        html! { @if let Some(account) = account { (number(account.matched)) } },
         html! { @if let Some(account) = account { (share(account)) } },
-        html! { @if let Some([_, p95, _]) = &p95 { (p95) } @else { "–" } },
-        or_none(known.and_then(|one| one.health.waiting_events).unwrap_or(0)),
-        html! {
-            @if letters == 0 { "–" }
-            @else { a href=(subscription_url(topic, name, "/dead-letters")) { (number(letters)) } }
-        },
+        html! { @if let Some([_, p95, _]) = &p95 { (p95) } },
+        known.map(tiles::waiting).unwrap_or_default(),
+        tiles::undelivered(url, account),
     ]
 }

@@ -15,7 +15,7 @@ use gridpost_core::ledger::Account;
 use gridpost_core::name;
 use gridpost_core::time::Timestamp;
 pub(super) use gridpost_ops::audit::document::total;
-use gridpost_ops::failure::chain;
+use gridpost_ops::{failure::chain, journal::Late};
 use maud::Markup;
 use serde::Deserialize;
 use tokio::sync::OnceCell;
@@ -111,6 +111,11 @@ impl Totals {
         self.0.get(&(name::folded(topic), name::folded(name)))
     }
 
+    /// Returns the account of an event subscription, which may be empty.
+    pub(super) fn account(&self, topic: &str, name: &str) -> Account {
+        self.of(topic, name).map(|flow| flow.account.clone()).unwrap_or_default()
+    }
+
     /// Returns the sums of a topic together with its event subscriptions.
     pub(super) fn of_topic(&self, topic: &str) -> Flow {
         let topic = name::folded(topic);
@@ -171,9 +176,7 @@ impl Shared {
         });
         match timeout(PATIENCE, asked).await {
             Ok(told) => told?.map_err(anyhow::Error::msg),
-            Err(_) => Err(anyhow::Error::msg(
-                "The journal is still being read. This part follows by itself.",
-            )),
+            Err(_) => Err(Late.into()),
         }
     }
 
