@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 use url::form_urlencoded::Serializer;
 
-use super::page::live_parts;
+use super::page::{self, live_parts};
 use super::{App, Settings, Shared, TAILS_MAX, pages};
+use gridpost_ops::clock;
 use gridpost_ops::target::TargetArguments;
 use gridpost_ops::testkit::{FakeApi, documents};
 
@@ -236,6 +237,105 @@ async fn a_page_reads_up_to_a_limit_and_says_what_it_leaves_out() {
     assert!(skipped.contains("/topics/ccc") && !skipped.contains("/topics/bbb"), "{skipped}");
 }
 
+/// The topics follow by themselves; a topic has charts as soon as there is something to draw.
+#[tokio::test]
+async fn a_new_topic_has_no_charts() {
+    let orders = documents::topic("orders", &json!({}));
+    let entry = json!({"time": documents::TIME, "accepted": 1, "unmatched": 1});
+    for (names, came, has_charts) in
+        [(&[][..], json!([]), false), (&[], json!([entry]), false), (&["billing"], json!([]), true)]
+    {
+        let all = names.iter().map(|name| documents::subscription(name, &json!({})));
+        let rows = [
+            ("POST /journalQueries", 200, documents::journal_query(&json!({"series": came}))),
+            (
+                "GET /topics/orders/eventSubscriptions",
+                200,
+                json!({"value": all.collect::<Value>()}),
+            ),
+            ("GET /topics/orders/healths", 200, json!({"value": []})),
+            ("GET /topics/orders", 200, orders.clone()),
+            ("GET /topics?", 200, json!({"value": [orders]})),
+        ];
+        let console = Console::of(&rows).await;
+        let (_, page) = console.get(ORDERS).await;
+        assert!(page.contains("For no event subscription"), "{page}");
+        assert_eq!(page.contains("What became of events"), has_charts, "{page}");
+        let (_, list) = console.get("/topics").await;
+        assert!(live_parts(&list).iter().any(|(id, _)| *id == "topics"), "{list}");
+        assert!(page::is_live(&list), "{list}");
+    }
+}
+
+/// Names of 64 letters, URLs of 1 KB and answers that are long.
+#[tokio::test]
+async fn pages_of_long_texts_are_light() {
+    let (topic, long) = ("t".repeat(64), "x/".repeat(512));
+    let name = |at: usize| format!("{at:0>64}");
+    let url = json!({"endpointBaseUrl": format!("https://e.example/{long}")});
+    let filter = json!({"subjectBeginsWith": long});
+    let settings = json!({"properties": {"destination": {"properties": url}, "filter": filter}});
+    let of = |at| documents::subscription(&name(at), &settings);
+    let health = documents::health(&json!({"state": "Probation", "newEvents": "Waits",
+        "waitingEvents": 9_000_000, "nextProbe": {"notBefore": documents::TIME}}));
+    let well = documents::health(&json!({}));
+    let healths = (0..99)
+        .map(|at| json!({"name": name(at), "health": if at < 50 { &health } else { &well }}));
+    let healths = healths.collect::<Value>();
+    let ended =
+        json!({"total": 9_000_000, "byReason": {"UndeliverableDueToHttpBadRequest": 9_000_000}});
+    let none = json!({"total": 0, "byReason": {}});
+    let latency = json!({"events": 9_000_000, "buckets": {}});
+    let series = (0..99).map(|at| {
+        let time = clock::rfc3339(clock::now() - time::Duration::minutes(14 * at as i64));
+        json!({"time": time, "topic": topic, "eventSubscription": name(at), "accepted": 1,
+            "unmatched": 0, "matched": 9_000_000, "redriven": 0, "delivered": 9_000_000,
+            "deadLettered": if at < 50 { &ended } else { &none },
+            "dropped": if at < 50 { &ended } else { &none }, "latency": latency})
+    });
+    let series = json!({"knownUntil": "2999-01-01T00:00:00Z", "series": series.collect::<Value>()});
+    let document = documents::topic(&topic, &json!({}));
+    let [of_topic, healths_of, one] = ["eventSubscriptions ", "healths", "eventSubscriptions/"]
+        .map(|it| format!("GET /topics/{topic}/{it}"));
+    let rows = [
+        ("POST /journalQueries", 200, documents::journal_query(&series)),
+        (&*of_topic, 200, json!({"value": (0..99).map(of).collect::<Value>()})),
+        (&healths_of, 200, json!({"value": healths})),
+        (&one, 200, of(0)),
+        ("GET /topics?", 200, json!({"value": vec![&document; 50]})),
+        ("GET /topics/", 200, document),
+    ];
+    let console = Console::of(&rows).await;
+    let files: usize = crate::assets::FILES.iter().map(|(.., text)| text.len()).sum();
+    let of_topic = format!("/topics/{topic}?since=24h");
+    for (path, rows, most) in [
+        // Where a look costs nothing, ten of the rows have an answer and bars, too.
+        ("/?since=24h", 16, 92_000),
+        (&of_topic, 20, 100_000),
+        ("/topics?since=24h", 50, 100_000),
+        ("/waiting", 20, 60_000),
+    ] {
+        let (_, page) = console.get(path).await;
+        let bytes = page.len() + files;
+        assert!(bytes < most && page.matches("<tr>").count() > rows, "{path}: {bytes}");
+    }
+}
+
+#[tokio::test]
+async fn the_largest_backlogs_come_first_up_to_a_limit() {
+    let health = |at: usize| {
+        let events = if at == 7 { Value::Null } else { json!(at) };
+        let health = json!({"waitingEvents": events, "waitingDeliveries": {"count": at / 100}});
+        json!({"name": format!("s{at}"), "health": documents::health(&health)})
+    };
+    let (_, page) = crowded("healths", health).await.get("/waiting").await;
+    let parts = ["s599</a>", "s593</a>"].map(|part| page.find(part));
+    assert!(parts[0].is_some() && parts[0] < parts[1], "{page}");
+    // Of the first nothing waits, and of the eighth that is not known.
+    shows(&(200, page.clone()), 200, &["the largest 20 of 1\u{202f}196", "not all were looked at"]);
+    assert_eq!(page.matches("/subscriptions/").count(), 20, "{page}");
+}
+
 /// As the API takes it: while the delivery waits, whenever it is due, and not once it has ended.
 #[tokio::test]
 async fn an_attempt_is_offered_while_a_delivery_waits() {
@@ -295,6 +395,8 @@ async fn what_can_be_read_is_shown_and_the_rest_says_what_is_missing() {
         (healths, 429, "/", "for 1: orders", "slow down"),
         (healths, 403, "/", "/topics/*/healths", "execute-api:Invoke"),
         (healths, 429, ORDERS, "slow down", "orders/subscriptions/billing"),
+        (healths, 429, ORDERS, "need attention is not known", "not known</td>"),
+        (healths, 429, "/topics", "slow down", "not known</td>"),
         (one, 403, BILLING, "health could not be read", "Settings"),
         ("GET /parked", 403, "/waiting", "execute-api:Invoke", "It is empty"),
         ("GET /poison", 403, "/waiting", "execute-api:Invoke", "No delivery is parked"),

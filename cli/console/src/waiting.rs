@@ -1,10 +1,11 @@
 //! Shows parked deliveries and the poison queue, which wait for a person.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use axum::Form;
 use axum::extract::{Query, State};
-use axum::response::Redirect;
+use axum::response::{Redirect, Response};
 use gridpost_api::{
     client::Page,
     delivery::WaitingDelivery,
@@ -17,35 +18,83 @@ use super::App;
 use super::failure::{self, Answer};
 use super::form::{Look, agreed, given};
 use super::kit;
-use super::page::{Frame, Tab};
+use super::lists::{Lists, One, ones};
+use super::page::{self, Frame, Head, Tab};
+use super::standing;
 use super::text;
+use super::tiles;
 use super::urls::subscription_url;
 use gridpost_ops::{
     failure::{Misuse, chain},
     output::or_dash,
+    subscription::holds_back,
 };
+
+/// Event subscriptions that are shown.
+const ROWS: usize = 20;
 
 /// Messages of the poison queue that are looked at: a look hides them from others for a while.
 const POISON_TOP: u32 = 50;
 
-pub(super) async fn show(State(app): State<App>, Query(look): Query<Look>) -> Answer {
-    let every = ParkedInput::default();
-    let (parked, poison) = tokio::join!(
-        app.api.parked_page(&every, look.after.as_deref()),
-        app.api.poison(POISON_TOP)
-    );
-    let body = html! {
-        (kit::done(look.done.as_deref()))
-        h2 id="parked" { "Parked deliveries" }
-        p.m { "Their next attempt is so far away that a table keeps them. They come back by themselves." }
-        (failure::or_problem("", &parked, |parked| parked_section(&app, parked)))
-        h2 id="poison" { "Poison queue" }
-        p.m { "What Gridpost's own code could not read or settle. It should be empty." }
-        (failure::or_problem("", &poison, |list| poison_section(&app, list)))
-    };
+pub(super) async fn show(State(app): State<App>, Query(look): Query<Look>) -> Answer<Response> {
+    let body = html! { (kit::done(look.done.as_deref())) (page::late()) };
     let command = "parked list".to_owned();
-    let frame = Frame { tab: Tab::Waiting, title: "Parked and poison", above: Vec::new(), command };
-    Ok(app.page(&frame, &body))
+    let frame = Frame { tab: Tab::Waiting, title: "Waiting", above: Vec::new(), command };
+    let page = app.page_of(&frame, &Head::default(), &body);
+    Ok(page::streamed(page, async move {
+        let every = ParkedInput::default();
+        let (waiting, parked, poison) = tokio::join!(
+            by_subscription(&app),
+            app.api.parked_page(&every, look.after.as_deref()),
+            app.api.poison(POISON_TOP)
+        );
+        html! {
+            (waiting.unwrap_or_else(|error| failure::problem("", &error)))
+            section.card { div.in {
+                h2 id="parked" { "Parked deliveries" }
+                p.m { "Their next attempt is so far away that a table keeps them. They come back by themselves." }
+                (failure::or_problem("", &parked, |parked| parked_section(&app, parked)))
+                h2 id="poison" { "Poison queue" }
+                p.m { "What Gridpost's own code could not read or settle. It should be empty." }
+                (failure::or_problem("", &poison, |list| poison_section(&app, list)))
+            } }
+        }
+    }))
+}
+
+/// Lists the event subscriptions whose deliveries wait, or are held back, the largest backlog first.
+async fn by_subscription(app: &App) -> anyhow::Result<Markup> {
+    let (names, is_whole) = app.topic_names().await?;
+    let Lists { read, unread, left } = app.healths(names).await;
+    let mut all = ones(read, None);
+    // Where it is not known how many events wait, all may that are held back.
+    all.retain(|one| {
+        one.backlog() > 0 || one.health.waiting_events.is_none() && holds_back(&one.health)
+    });
+    all.sort_by_key(|one| Reverse(one.backlog()));
+    let row = |one: &One| {
+        let deliveries = &one.health.waiting_deliveries;
+        vec![
+            one.link(""),
+            one.standing().pill(),
+            standing::effect(&one.health),
+            tiles::or_none(one.health.waiting_events),
+            tiles::or_none(Some(deliveries.count as u64)),
+            html! { @if let Some(oldest) = deliveries.oldest_publish_time { (text::time(oldest)) } },
+        ]
+    };
+    let (title, count) = ("By event subscription", text::number(all.len() as u64));
+    let beside = html! {
+        @if all.len() > ROWS { span.sm.m { "the largest " (ROWS) " of " (count) ": topics list the others" } }
+    };
+    Ok(html! {
+        @if let Some((_, error)) = unread.first() { (failure::problem("Not every health was read.", error)) }
+        @if !is_whole || !left.is_empty() { p.m { "There are too many event subscriptions: not all were looked at." } }
+        @let head = [("Event subscription", "gr"), ("State", ""), ("New events", "nw"), ("Events", "n"),
+            ("Deliveries retrying or parked", "n"), ("Oldest of these", "nw")];
+        @if all.is_empty() { (kit::flush(title, "", kit::empty("Nothing is retried or held back", ""))) }
+        @else { (kit::flush(title, beside, kit::table(title, &head, all.iter().take(ROWS).map(row)))) }
+    })
 }
 
 fn parked_section(app: &App, parked: &Page<Parked>) -> Markup {
@@ -80,16 +129,9 @@ fn parked_section(app: &App, parked: &Page<Parked>) -> Markup {
         ]
     };
     let rows: Vec<_> = parked.items.iter().map(row).collect();
-    let head = [
-        ("Choose", ""),
-        ("Due", ""),
-        ("Delivery", "gr"),
-        ("Event subscription", ""),
-        ("Events", "n"),
-        ("Attempts", "n"),
-        ("Last outcome", ""),
-    ];
     html! {
+        @let head = [("Choose", ""), ("Due", "nw"), ("Delivery", "nw"), ("Event subscription", ""),
+            ("Events", "n"), ("Attempts", "n"), ("Last outcome", "gr")];
         @if rows.is_empty() && parked.next.is_some() {
             p { "None on this page; the next one may have some." }
         } @else if rows.is_empty() { p { "No delivery is parked." } } @else {
@@ -219,16 +261,9 @@ fn poison_section(app: &App, list: &PoisonList) -> Markup {
     };
     let rows: Vec<_> = list.value.iter().map(row).collect();
     let count = text::number(list.approximate_count);
-    let head = [
-        ("Choose", ""),
-        ("Message", "gr"),
-        ("What it is", ""),
-        ("Sent", ""),
-        ("From", ""),
-        ("Why it can't be read", "gr"),
-        ("Goes back to", ""),
-    ];
     html! {
+        @let head = [("Choose", ""), ("Message", "nw"), ("What it is", ""), ("Sent", "nw"), ("From", ""),
+            ("Why it can't be read", "gr"), ("Goes back to", "")];
         @if rows.is_empty() && list.approximate_count == 0 { p.t-ok { "It is empty." } }
         @else if rows.is_empty() {
             p.warn { "About " (count) " messages are there, which another look \
