@@ -8,7 +8,7 @@ mod testkit;
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context;
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 use gridpost_api::{
     health::{Health, NamedHealth, NewEvents},
     journal::{
@@ -66,9 +66,9 @@ pub struct Explanation {
     notes: Vec<String>,
     pub deliveries: Vec<EventDelivery>,
     pub holding_back: Vec<HoldingBack>,
-    /// The names of all event subscriptions, and what each wants.
+    /// All of the topic.
     #[serde(skip)]
-    pub wants: Vec<(String, String)>,
+    pub subscriptions: Vec<EventSubscription>,
     /// The gaps of the journal's answer, in words.
     #[serde(rename = "leavesOut")]
     pub left_out: Vec<String>,
@@ -109,7 +109,7 @@ pub async fn look_up(
 /// Healths that are read each by its own request; more of them a page at a time.
 const ONE_BY_ONE_MAX: usize = 4;
 
-/// Topics that are looked into at once.
+/// Topics that are looked into, and deliveries that are read, at once.
 const AT_ONCE: usize = 4;
 
 /// The same in all topics: those that the journal names, else all of them. Returns those where anything is
@@ -196,7 +196,7 @@ async fn of_topic(
         notes,
         deliveries,
         holding_back,
-        wants: subscriptions.iter().map(|one| (one.name.clone(), describe_wants(one))).collect(),
+        subscriptions,
         left_out: answer.gaps(),
         lacks_successes: !answer.leaves_out.is_empty(),
     })
@@ -309,11 +309,11 @@ async fn read_deliveries(
         let key = (entry.event_subscription.clone(), entry.delivery_id.to_string());
         all.entry(key).or_default().push(AttemptLine(entry));
     }
-    let mut found = Vec::new();
-    for ((name, id), lines) in all {
+    let reads = all.into_iter().map(async |((name, id), lines)| {
         let state = if_there(api.delivery(&question.topic, &name, &id).await)?;
-        found.push(EventDelivery::new(id, name, state, lines));
-    }
+        anyhow::Ok(EventDelivery::new(id, name, state, lines))
+    });
+    let mut found: Vec<_> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
     // A redrive is a delivery of its own: it comes after the one whose dead letter it sends.
     found.sort_by_key(|one| (one.name.clone(), one.log.first().map(|line| line.time)));
     Ok(found)
@@ -395,12 +395,6 @@ fn unless<T>(statuses: &[u16], answer: anyhow::Result<T>) -> anyhow::Result<Opti
 }
 
 impl Explanation {
-    /// Returns the event subscriptions that no entry is about, and what each wants.
-    pub fn others(&self) -> impl Iterator<Item = (&str, &str)> {
-        let others = self.wants.iter().filter(|(name, _)| !is_known(name, &self.deliveries));
-        others.map(|(name, wants)| (name.as_str(), wants.as_str()))
-    }
-
     /// Returns the topic.
     pub fn topic(&self) -> &str {
         &self.question.topic
@@ -494,15 +488,17 @@ impl Explanation {
             true => "(none)".to_owned(),
             false => names.join(", "),
         };
-        let wants: String =
-            self.others().map(|(name, wants)| format!("\n  {name}: {wants}")).collect();
+        let is_other = |one: &&EventSubscription| !is_known(&one.name, &self.deliveries);
+        let others = || self.subscriptions.iter().filter(is_other);
+        let wants = |one: &EventSubscription| format!("\n  {}: {}", one.name, describe_wants(one));
+        let wants: String = others().map(wants).collect();
         let read = if self.notes.is_empty() { "" } else { " that can be read" };
         format!(
             "matched, by the journal:  {}\nNo attempts known for:    {}{wants}\n(what they want is as their \
              filters are now, and a filter may not have wanted the event. No dead letter{read} has it: give it \
              by --event FILE to see which event subscriptions of {} do not want it, and why)",
             list(matched.into_iter().collect()),
-            list(self.others().map(|(name, _)| name).collect()),
+            list(others().map(|one| one.name.as_str()).collect()),
             self.question.topic
         )
     }
@@ -510,7 +506,7 @@ impl Explanation {
 
 impl HoldingBack {
     /// Says why the event subscription attempts nothing, and until when.
-    pub fn describe(&self) -> String {
+    fn describe(&self) -> String {
         let Health { pause, until, state, cause, .. } = &self.health;
         let waits = "If it wants the event, the event waits";
         let Some(pause) = pause else {

@@ -39,7 +39,7 @@ fn line(patch: &Value) -> AttemptLine {
     AttemptLine(read(documents::journal_entry(patch)))
 }
 
-/// An answer about two deliveries, the newest entry first; one has a state.
+/// An answer about two deliveries, the newest entry first; one has a state. Both are read at once.
 #[tokio::test]
 async fn deliveries_are_found_by_the_journal() {
     let entry = |delivery: u128, patch: &Value| {
@@ -55,7 +55,8 @@ async fn deliveries_are_found_by_the_journal() {
     let state = documents::delivery(&json!({"status": "Waiting", "attempts": []}));
     let at = "GET /topics/orders/eventSubscriptions/one/deliveries/";
     let [first, second] = [1, 2].map(|id| format!("{at}{}", uuid::Uuid::from_u128(id)));
-    let api = FakeApi::answering(&[(&first, 404, json!({})), (&second, 200, state)]).await;
+    let rows: [(&str, _, _); 2] = [(&first, 404, json!({})), (&second, 200, state)];
+    let api = FakeApi::together((at, 2), &rows).await;
     let manage = ManageApi::connect(&api.url()).await.expect("a client");
     let entries = entries.map(read::<JournalEntry>).to_vec();
     let found = read_deliveries(&manage, &arguments(), entries).await.expect("found");
@@ -159,7 +160,7 @@ fn what_is_known_is_told() {
     let health =
         documents::health(&json!({"state": "Probation", "newEvents": "Waits", "until": TIME,
         "cause": {"outcome": "Busy"}}));
-    let wants = describe_wants(&subscription("audit", &json!({ "filter": filter })));
+    let audit = subscription("audit", &json!({ "filter": filter }));
     let mut told = Explanation {
         question: arguments(),
         given_event_id: Some("e-1".to_owned()),
@@ -168,7 +169,7 @@ fn what_is_known_is_told() {
             event_subscription: "audit".to_owned(),
             health: read(health),
         }],
-        wants: vec![("audit".to_owned(), wants), ("billing".to_owned(), String::new())],
+        subscriptions: vec![audit, subscription("billing", &json!({}))],
         ..Explanation::default()
     };
     let text = told.text();
