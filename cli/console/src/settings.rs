@@ -32,10 +32,9 @@ pub(super) fn group_of(setting: &Setting) -> usize {
     }
 }
 
-/// The group of the filter, what it says where that is empty, and how much of it a list shows, in characters.
+/// The group of the filter, and what it says where that is empty.
 const FILTER: usize = 1;
 const ALL_EVENTS: &str = "all events";
-const FILTER_MAX: usize = 80;
 
 /// Lists them, with the times of the event subscription.
 pub(super) fn list(document: &EventSubscription) -> Markup {
@@ -57,8 +56,10 @@ pub(super) fn list(document: &EventSubscription) -> Markup {
 /// Says in a few words which events it wants.
 pub(super) fn filter(document: &EventSubscription) -> String {
     let lines = lines_of(FILTER, &Document::of(document)).join("; ");
-    let short: String = lines.replace("Event types: ", "").chars().take(FILTER_MAX).collect();
-    if short.is_empty() { ALL_EVENTS.to_owned() } else { short }
+    match lines.is_empty() {
+        true => ALL_EVENTS.to_owned(),
+        false => text::short(&lines.replace("Event types: ", "")),
+    }
 }
 
 /// Returns the lines of a group.
@@ -101,7 +102,12 @@ fn short(setting: &Setting) -> &'static str {
 fn said(setting: &Setting, settings: &Document, path: &str) -> Option<String> {
     let text = settings.texts(path).join(", ");
     let is_default = setting.default().is_some_and(|default| default.replace(',', "") == text);
-    if is_default || matches!(text.as_str(), "" | "false" | "All") {
+    let is_off = match setting.kind {
+        Kind::Flag | Kind::Switch => text == "false",
+        // All event types.
+        _ => setting.path == "filter.includedEventTypes" && text == "All",
+    };
+    if is_default || is_off || text.is_empty() {
         return None;
     }
     Some(match setting.kind {
@@ -112,7 +118,7 @@ fn said(setting: &Setting, settings: &Document, path: &str) -> Option<String> {
             word.map_or_else(|| text::words(&text).to_lowercase(), |(_, word)| (*word).to_owned())
         }
         _ if setting.name() == "sourceField" => format!("{text} of the event"),
-        _ => text,
+        _ => text::short(&text),
     })
 }
 
@@ -180,10 +186,13 @@ mod tests {
             assert!(!plain.contains(part), "{part} is in {plain}");
         }
         let headers = json!([
+            {"name": "X-All", "type": "Static", "properties": {"value": "All", "isSecret": false}},
             {"name": "X-Env", "type": "Static", "properties": {"value": "<prod>", "isSecret": false}},
             {"name": "X-Key", "type": "Static", "properties": {"isSecret": true}},
             {"name": "X-Of", "type": "Dynamic", "properties": {"sourceField": "data.k"}}]);
-        let filters = json!([{"operatorType": "NumberGreaterThan", "key": "data.n", "value": 200}]);
+        let filters = json!([{"operatorType": "NumberGreaterThan", "key": "data.n", "value": 200},
+            {"operatorType": "BoolEquals", "key": "data.b", "value": false},
+            {"operatorType": "StringIn", "key": "data.s", "values": ["s".repeat(1_000)]}]);
         let (full, some) = listed(json!({"destination": {"properties": {"maxEventsPerBatch": 77,
             "preferredBatchSizeInKilobytes": 128, "deliveryAttributeMappings": headers}},
             "filter": {"subjectBeginsWith": "/begin", "includedEventTypes": ["A", "B"], "advancedFilters": filters},
@@ -192,11 +201,16 @@ mod tests {
             "probationPolicy": "Delay", "signing": {"scheme": "StandardWebhooks"}, "labels": ["l-1"],
             "deadLetterDestination": {"endpointType": "S3Bucket",
                 "properties": {"bucketName": "letters", "prefix": "dead/"}}}));
-        assert_eq!(some, "A, B; Subject begins with: /begin; data.n: number greater than 200");
+        let want = "A, B; Subject begins with: /begin; data.n: number greater than 200; \
+                    data.b: bool equals false; data.s: string in sssssss…";
+        assert_eq!(some, want);
         for part in [
             "at most 77 events a request",
             "Preferred size of a request in kilobytes: 128",
             "X-Env: &lt;prod&gt;",
+            "X-All: All",
+            "data.b: bool equals false",
+            &format!("data.s: string in {}…<", "s".repeat(120)),
             "X-Key: Secret",
             "X-Of: data.k of the event",
             "Event types: A, B",
