@@ -11,25 +11,6 @@ use maud::{Markup, html};
 use super::kit;
 use super::publish::sample;
 
-const PYTHON: &str = r#"import os
-from azure.core.credentials import AzureKeyCredential
-from azure.eventgrid import EventGridPublisherClient
-
-client = EventGridPublisherClient("ENDPOINT", AzureKeyCredential(os.getenv("KEY")))
-client.send(EVENT)"#;
-
-const DOTNET: &str = r#"using Azure;
-using Azure.Messaging;
-using Azure.Messaging.EventGrid;
-
-var key = new AzureKeyCredential(Environment.GetEnvironmentVariable("KEY"));
-var client = new EventGridPublisherClient(new Uri("ENDPOINT"), key);
-await client.SendEventAsync(EVENT);"#;
-
-const JAVA: &str = r#"var client = new EventGridPublisherClientBuilder().endpoint("ENDPOINT")
-    .credential(new AzureKeyCredential(System.getenv("KEY"))).buildKINDPublisherClient();
-client.sendEvent(EVENT);"#;
-
 /// The names in Java, and the events in .NET and Java, of a schema.
 fn events(schema: InputSchema) -> [&'static str; 3] {
     match schema {
@@ -57,23 +38,38 @@ fn events(schema: InputSchema) -> [&'static str; 3] {
 pub(super) fn card(topic: &Topic) -> Markup {
     let (schema, endpoint, event) =
         (input_schema(topic), &topic.properties.endpoint, sample(topic));
-    let [kind, dotnet, java] = events(schema);
+    let [kind, for_dotnet, for_java] = events(schema);
+    let for_python = event.replace("true", "True");
     let curl = format!(
         "curl {} -H \"aeg-sas-key: $KEY\" \\\n  -H \"content-type: {}\" -d '[{event}]'",
         word(endpoint),
         content_type(schema, b"[").split(';').next().unwrap_or_default(),
     );
-    let sdks = [
-        ("Python", PYTHON, event.replace("true", "True")),
-        (".NET", DOTNET, dotnet.to_owned()),
-        ("Java", JAVA, java.to_owned()),
-    ];
-    let program = |(language, text, event): (_, &str, String)| {
-        let text = text.replace("ENDPOINT", endpoint).replace("KIND", kind);
-        (language, text.replace("EVENT", &event))
-    };
+    let python = format!(
+        r#"import os
+from azure.core.credentials import AzureKeyCredential
+from azure.eventgrid import EventGridPublisherClient
+
+client = EventGridPublisherClient("{endpoint}", AzureKeyCredential(os.getenv("KEY")))
+client.send({for_python})"#
+    );
+    let dotnet = format!(
+        r#"using Azure;
+using Azure.Messaging;
+using Azure.Messaging.EventGrid;
+
+var key = new AzureKeyCredential(Environment.GetEnvironmentVariable("KEY"));
+var client = new EventGridPublisherClient(new Uri("{endpoint}"), key);
+await client.SendEventAsync({for_dotnet});"#
+    );
+    let java = format!(
+        r#"var client = new EventGridPublisherClientBuilder().endpoint("{endpoint}")
+    .credential(new AzureKeyCredential(System.getenv("KEY"))).build{kind}PublisherClient();
+client.sendEvent({for_java});"#
+    );
+    let sdks = [("Python", python), (".NET", dotnet), ("Java", java)];
     // The SDKs have clients of their own for namespace topics.
-    let sdks = sdks.into_iter().filter(|_| topic.kind != Kind::Namespace).map(program);
+    let sdks = sdks.into_iter().filter(|_| topic.kind != Kind::Namespace);
     let all: Vec<_> = [("curl", curl)].into_iter().chain(sdks).collect();
     let body = html! {
         @for (language, text) in &all {
@@ -86,4 +82,19 @@ pub(super) fn card(topic: &Topic) -> Markup {
         p.sm.m { "Publishers written for Event Grid work unchanged: give them this endpoint and a key." }
     };
     kit::card("From your code", "", body)
+}
+
+#[cfg(test)]
+mod tests {
+    use gridpost_ops::testkit::documents;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_topic_may_have_any_name() {
+        let topic = documents::topic("ENDPOINT-KIND-EVENT", &json!({}));
+        let shown = card(&serde_json::from_value(topic).expect("a topic")).into_string();
+        assert_eq!(shown.matches("/ENDPOINT-KIND-EVENT/api/events").count(), 4, "{shown}");
+    }
 }
