@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use gridpost_api::journal::JournalQuery;
+use gridpost_api::{delivery::AttemptReason, journal::JournalQuery};
 use gridpost_core::journal::EntryKind;
-use gridpost_ops::attempt_lines::{AttemptLine, describe_reason};
+use gridpost_ops::attempt_lines::AttemptLine;
 use maud::{Markup, html};
 use uuid::Uuid;
 
@@ -92,11 +92,37 @@ pub(super) fn row(line: &AttemptLine, other: Markup) -> Vec<Markup> {
     ]
 }
 
+/// Says why an attempt is made when it is, after the time or the wait.
+pub(super) fn because(reason: AttemptReason) -> &'static str {
+    match reason {
+        AttemptReason::Schedule => "by the retry schedule",
+        AttemptReason::LeastWait => "by the least wait after such an answer",
+        AttemptReason::RetryAfter => "by the answer's Retry-After",
+        AttemptReason::EndpointWaits => {
+            "for the end of the endpoint's probation or delayed delivery"
+        }
+        AttemptReason::Resend => "as an operator asked",
+        AttemptReason::Pause => "for the end of the pause",
+    }
+}
+
+/// Says how the delivery ended, or that a success came late.
+pub(super) fn fate(line: &AttemptLine) -> Option<String> {
+    let place = match line.kind {
+        EntryKind::Ending => "to its dead-letter destination",
+        EntryKind::DeadLettered => "in a dead letter",
+        EntryKind::Dropped => "LOST FOR GOOD",
+        _ => return line.describe_fate(),
+    };
+    let last = line.outcome.as_ref().map(|last| text::met(last, line.http_status_code));
+    let last = last.map_or(String::new(), |last| format!("; last answer: {last}"));
+    let reason = text::reason(line.reason.as_deref().unwrap_or("-"));
+    Some(format!("{place}: {reason}{last}"))
+}
+
 /// Shows what follows, with what the endpoint answered, in one line.
 fn follows(line: &AttemptLine) -> Markup {
-    let reason = line.reason.as_deref().unwrap_or_default();
-    let words = text::reason(reason);
-    let fate = line.describe_fate().map(|fate| fate.replace(reason, &words));
+    let fate = fate(line);
     let said = line.response.as_ref();
     let said = said.map(|said| said.chars().take(RESPONSE_TOLD).collect::<String>());
     let title = fate.as_ref().or(said.as_ref()).map(|text| visible(text));
@@ -106,10 +132,10 @@ fn follows(line: &AttemptLine) -> Markup {
                 @match (&fate, &line.due) {
                     (Some(fate), _) => { (visible(fate)) }
                     (None, Some(due)) => {
-                        "then not before " (text::time(*due))
-                        @if let Some(because) = line.wait_because { span.m { ", " (describe_reason(because.into())) } }
+                        "then not before " (text::clock(*due))
+                        @if let Some(why) = line.wait_because { span.m { ", " (because(why.into())) } }
                     }
-                    (None, None) => @if !words.is_empty() { "ends: " (visible(&words)) },
+                    (None, None) => @if let Some(reason) = &line.reason { "ends: " (visible(&text::reason(reason))) },
                 }
                 @if let Some(said) = &said { " " span.mono.m { (visible(said)) } }
             }
@@ -127,7 +153,8 @@ mod tests {
     #[test]
     fn an_end_is_one_line_and_a_loss_is_told_as_one() {
         let of = |kind: &str, events: u32| {
-            let entry = json!({"kind": kind, "events": events, "reason": "R", "response": "<b>"});
+            let entry = json!({"kind": kind, "events": events, "response": "<b>",
+                "reason": "UndeliverableDueToHttpBadRequest"});
             AttemptLine(serde_json::from_value(documents::journal_entry(&entry)).expect("an entry"))
         };
         for (kinds, want) in [
@@ -143,6 +170,7 @@ mod tests {
             assert!(shown.iter().zip(&want).all(|(shown, want)| shown.contains(want)), "{shown:?}");
         }
         let told = follows(&of("Dropped", 1)).into_string();
-        assert!(told.contains("LOST FOR GOOD") && told.contains("&lt;b&gt;"), "{told}");
+        assert!(told.contains("LOST FOR GOOD: 400 Bad request; last answer: 503 <"), "{told}");
+        assert!(told.contains("&lt;b&gt;"), "{told}");
     }
 }

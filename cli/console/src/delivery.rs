@@ -26,14 +26,10 @@ use super::form::Look;
 use super::kit::{self, Icon};
 use super::page::{Frame, Head, Names, Tab, live_part};
 use super::standing::{self, Standing};
-use super::subscription::{NO_HEALTH, state_note};
+use super::subscription::{NO_HEALTH, remedy, state_note};
 use super::text::{self, number};
 use super::urls::{self, subscription_url, with_query};
-use gridpost_ops::{
-    attempt_lines::{AttemptLine, describe_reason},
-    lookup::wait_is_over,
-    output,
-};
+use gridpost_ops::{attempt_lines::AttemptLine, lookup::wait_is_over, output};
 
 /// Other deliveries that the page of one lists.
 const OTHERS: usize = 5;
@@ -71,6 +67,7 @@ pub(super) async fn list(
     );
     let page = page?;
     let url = subscription_url(&topic, &name, "/deliveries");
+    let is_paused = health.as_ref().is_ok_and(|health| health.pause.is_some());
     let until = health.as_ref().ok().and_then(|health| waits_until(health, now));
     let row = |one: &Delivery| {
         let line = lines.as_ref().ok().and_then(|lines| lines.get(&one.id));
@@ -83,8 +80,8 @@ pub(super) async fn list(
             html! { @if let Some(at) = one.last_delivery_attempt_time { (text::time(at)) } },
             html! {
                 @if one.status != DeliveryStatus::Waiting { (status(one)) }
-                @else if until > one.due { "waits for the endpoint" }
-                @else { (text::time(one.due)) }
+                @else if until > one.due { (if is_paused { "waits for the end of the pause" } else { "waits for the endpoint" }) }
+                @else if let Some(due) = one.due { (not_before(due, now)) }
             },
         ]
     };
@@ -207,7 +204,8 @@ pub(super) async fn show(
     let list = subscription_url(&topic, &name, "/deliveries");
     let url = format!("{list}/{}", urls::part(&id));
     let legend =
-        [(Kind::Bad, "failed", None), (Kind::Mute, "wait", None), (Kind::Dead, "end", None)];
+        [(Kind::Warn, "failed"), (Kind::Bad, "refused"), (Kind::Mute, "wait"), (Kind::Dead, "end")];
+    let legend = legend.map(|(kind, name)| (kind, name, None));
     let body = html! {
         (kit::done(look.done.as_deref()))
         (live_part("delivery", &html! {
@@ -224,7 +222,7 @@ pub(super) async fn show(
                 div {
                     (kit::card("This delivery", "", facts(&shown.delivery, lines.get(&shown.delivery.id))))
                     (failure::or_problem(NO_HEALTH, &health, |health| {
-                        health_card(&app, &subscription_url(&topic, &name, ""), health)
+                        health_card(&app, &subscription_url(&topic, &name, ""), &name, health)
                     }))
                     (also_waiting(&list, &others, &shown.delivery))
                 }
@@ -293,8 +291,8 @@ fn tiles(shown: &DeliveryShown, of: Option<&EventSubscription>, now: Timestamp) 
         div.g.gt {
             @if let Some(next) = next {
                 @let due = due(next, now);
-                @let at = due.map_or(html! { "none" }, text::time);
-                (kit::tile("", None, "Next attempt", at, comes(due, next), ""))
+                @let at = due.map(|due| if due.0 <= now { html! { "due" } } else { text::time(due) });
+                (kit::tile("", None, "Next attempt", at.unwrap_or(html! { "none" }), comes(due, next, now), ""))
             }
             @let last = delivery.last_delivery_attempt_time.map(text::time);
             (kit::tile("", None, "Attempts", made, html! { @if let Some(last) = last { "the last " (last) } }, ""))
@@ -311,12 +309,17 @@ fn tiles(shown: &DeliveryShown, of: Option<&EventSubscription>, now: Timestamp) 
 }
 
 /// Says when the next attempt is made, and why then.
-fn comes(due: Option<Time>, next: &NextAttempt) -> Markup {
+fn comes(due: Option<Time>, next: &NextAttempt, now: Timestamp) -> Markup {
     html! {
         @if let Some(due) = due {
-            "not before " (text::clock(due)) @if let Some(why) = next.because { ", " (describe_reason(why)) }
+            (not_before(due, now)) @if let Some(why) = next.because { ", " (attempts::because(why)) }
         } @else { "its time-to-live ends before" }
     }
+}
+
+/// Says when an attempt is due; what is past has not come for that alone.
+pub(super) fn not_before(due: Time, now: Timestamp) -> Markup {
+    html! { @if due.0 <= now { "due since " } @else { "not before " } (text::clock(due)) }
 }
 
 /// Places its attempts, the next one and the end of its time on an axis that begins at the publish.
@@ -327,13 +330,13 @@ fn waterfall(shown: &DeliveryShown, now: Timestamp) -> Markup {
     let attempt = |one: &Attempt| chart::Attempt {
         number: one.attempt,
         status: kit::answer(Some(&one.outcome), one.http_status_code),
-        kind: if one.outcome == "Delivered" { Kind::Ok } else { Kind::Bad },
+        kind: kit::answer_kind(&one.outcome, one.http_status_code),
         begins: since(one.start_time),
         took: Duration::from_millis(one.duration_in_ms),
         told: html! {
             (text::clock(one.start_time)) ", after " (chart::duration(one.start_time.0.since(began.0)))
             @if let Some(events) = one.events { " · " (text::counted(events.into(), "event", "events")) }
-            @if let Some(why) = one.wait_because { " · then a wait, " (describe_reason(why.into())) }
+            @if let Some(why) = one.wait_because { " · then a wait " (attempts::because(why.into())) }
         },
         response: one.response.clone().unwrap_or_default(),
     };
@@ -346,7 +349,7 @@ fn waterfall(shown: &DeliveryShown, now: Timestamp) -> Markup {
             at: due.map(|due| since(due.max(now.into()))),
             ends: since(next.expires),
             told: html! {
-                (comes(due, next)) @if due.is_some() { " · its time-to-live ends " } @else { ", " }
+                (comes(due, next, now)) @if due.is_some() { " · its time-to-live ends " } @else { ", " }
                 (text::time(next.expires))
             },
         }
@@ -358,7 +361,7 @@ fn facts(delivery: &Delivery, line: Option<&AttemptLine>) -> Markup {
     let time = |at: Option<Time>| at.map(text::time).unwrap_or_default();
     kit::kv(&[
         ("Events", events(delivery, line, 10)),
-        ("Reason", text::soft(delivery.reason.as_deref().unwrap_or_default())),
+        ("Reason", text::soft(&delivery.reason.as_deref().map(text::reason).unwrap_or_default())),
         ("Published", text::time(delivery.publish_time)),
         ("Sent by a redrive", time(delivery.redriven_time)),
         ("Ended", time(delivery.ended_at)),
@@ -366,13 +369,8 @@ fn facts(delivery: &Delivery, line: Option<&AttemptLine>) -> Markup {
     ])
 }
 
-fn health_card(app: &App, url: &str, health: &Health) -> Markup {
-    let fixed = html! {
-        @if health.until.is_some() && app.may_change() {
-            @let button = html! { button id="fixed" { (kit::icon(Icon::CHECK)) "Mark as fixed" } };
-            (app.act(&format!("{url}/reset"), button))
-        }
-    };
+fn health_card(app: &App, url: &str, name: &str, health: &Health) -> Markup {
+    let remedy = remedy(app, url, health, Some(name)).filter(|_| app.may_change());
     let rows = [
         ("State", Standing::of(health, None).pill()),
         ("Since", standing::since(health)),
@@ -380,7 +378,11 @@ fn health_card(app: &App, url: &str, health: &Health) -> Markup {
         ("New events", standing::effect(health)),
         ("Failures in a row", html! { (number(health.failures_in_row.into())) }),
     ];
-    kit::card("Endpoint health", fixed, kit::kv(&rows))
+    kit::card(
+        "Endpoint health",
+        html! { @if let Some(remedy) = remedy { (remedy) } },
+        kit::kv(&rows),
+    )
 }
 
 fn also_waiting(list: &str, others: &anyhow::Result<Page<Delivery>>, shown: &Delivery) -> Markup {
@@ -403,4 +405,18 @@ pub(super) async fn resend(
     app.api.resend(&topic, &name, &id).await?;
     let below = format!("/deliveries/{}?done=resent", urls::part(&id));
     Ok(Redirect::to(&subscription_url(&topic, &name, &below)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_past_is_due_since_then() {
+        let now = Timestamp::from_millis(1_000);
+        for (due, want) in [(999, "due since "), (1_000, "due since "), (1_001, "not before ")] {
+            let told = not_before(Timestamp::from_millis(due).into(), now).into_string();
+            assert!(told.starts_with(want), "{told}");
+        }
+    }
 }

@@ -29,6 +29,9 @@ use gridpost_ops::{
 };
 use places::{Place, Standing, places};
 
+/// Characters of an event's JSON that are shown: a dead letter's page has all of it.
+const EVENT_TOLD: usize = 4_000;
+
 /// How far back attempts are looked for, unless said otherwise.
 const SINCE: &str = "24h";
 
@@ -138,7 +141,9 @@ pub(super) async fn show(State(app): State<App>, Form(mut typed): Form<EventQuer
     let all: Vec<_> = sure.iter().flat_map(|of| places(of)).collect();
     let head = Head {
         mono: true,
-        beside: Some(html! { (kit::copy(&id, "the id")) (places::pills(&all)) }),
+        beside: Some(
+            html! { (kit::copy(&id, "the id")) (places::pills(&all, Standing::Delivered)) },
+        ),
         actions: Some(kit::choice("Look back", on, &spans)),
         ..Head::default()
     };
@@ -171,7 +176,13 @@ fn search(topics: &Page<Topic>, typed: &EventQuery) -> Markup {
         form.row method="get" action="/events" role="search" aria-label="An event by its id" {
             label { "Event id " input.code name="id" required size="36" value=(id); }
             (choose_topic(Some(topics), typed.topic.as_deref(), "All topics"))
-            label { "Look back " input name="since" size="5" value=(typed.since()); }
+            @let since = typed.since();
+            label { "Look back "
+                select name="since" {
+                    @for (name, span) in SPANS { option value=(span) selected[span == since] { (name) } }
+                    @if !SPANS.iter().any(|(_, span)| *span == since) { option value=(since) selected { (visible(&since)) } }
+                }
+            }
             button.pri { "Find" }
         }
         @let note = text::hidden_in(id);
@@ -235,7 +246,10 @@ fn of_topic(app: &App, of: &Explanation, id: &str, now: Timestamp) -> Markup {
                 @let from = letter_of.as_ref().map(|name| format!("from a dead letter of {name}"));
                 @let from = html! { span.sm.m { (from.as_deref().unwrap_or("as it was given")) } };
                 @let json = output::indented(json).unwrap_or_else(|| json.clone());
-                div { (kit::card("The event", from, kit::json("the event", &json))) }
+                @let told: String = json.chars().take(EVENT_TOLD).collect();
+                @let told = if told.len() < json.len() { told + "…" } else { told };
+                @let label = format!("the event in {}", of.topic());
+                div { (kit::card("The event", from, kit::json(&label, &told))) }
             }
         }
     }

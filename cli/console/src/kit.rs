@@ -73,12 +73,16 @@ pub(super) fn pill(kind: Kind, word: &str) -> Markup {
 /// What an attempt met.
 pub(super) fn answer(outcome: Option<&str>, status: Option<u16>) -> Markup {
     let Some(outcome) = outcome else { return html! {} };
-    let kind = match (outcome, status) {
+    html! { span title=(outcome) { (pill(answer_kind(outcome, status), &text::met(outcome, status))) } }
+}
+
+/// Returns its colour: what is refused is told apart from what may be taken later.
+pub(super) fn answer_kind(outcome: &str, status: Option<u16>) -> Kind {
+    match (outcome, status) {
         ("Delivered" | "Success", _) => Kind::Ok,
         (_, Some(400 | 401 | 403 | 404 | 410 | 413)) => Kind::Bad,
         _ => Kind::Warn,
-    };
-    html! { span title=(outcome) { (pill(kind, &text::met(outcome, status))) } }
+    }
 }
 
 /// Lists names and values that say something; a name that is long breaks at its humps.

@@ -31,7 +31,7 @@ use super::urls::{self, subscription_url, with_query};
 use super::{App, attempts, retry, settings};
 
 /// Newest attempts that are shown.
-const ATTEMPTS_MAX: usize = 20;
+const ATTEMPTS_MAX: usize = 8;
 
 /// The most steps that the heat map and the bars have: more would be thinner than a pixel on a phone.
 const STEPS_MAX: usize = 84;
@@ -63,7 +63,7 @@ async fn of_subscription(
         app.api.subscription(topic, name),
         app.api.health(topic, name),
         app.traffic(scope, since, now),
-        app.newest((topic, name), failed, ATTEMPTS_MAX, now),
+        app.newest((topic, name), failed, 2 * ATTEMPTS_MAX, now),
         app.waiting_by_hour(topic, name, now)
     );
     let document = document?;
@@ -83,10 +83,10 @@ async fn of_subscription(
                 (live_part("traffic", &failure::or_problem(NO_TRAFFIC, &traffic, |traffic| html! {
                     (attempts_card(traffic, health.as_ref().ok(), &url, since)) (latency_card(traffic))
                 })))
-                (live_part("attempts", &newest_card(&newest, &url, since, failed)))
+                (live_part("attempts", &newest_card(&newest, (topic, name), since, failed)))
             }
             div {
-                (live_part("to-do", &html! { @if let Ok(health) = &health { (to_do(app, topic, name, health, counted)) } }))
+                (live_part("to-do", &html! { @if let Ok(health) = &health { (to_do(app, &url, &document, (health, counted))) } }))
                 (live_part("hours", &html! { @if let Ok(hours) = &hours { (waiting_card(hours)) } }))
                 @if let Ok(of_topic) = &of_topic {
                     (kit::card("Retry schedule", html! { a.sm href={ (url) "/retry" } { "Change" } },
@@ -135,15 +135,18 @@ pub(super) fn remedy(app: &App, url: &str, health: &Health, of: Option<&str>) ->
 /// Buttons that act on it; a read-only console has none that changes something.
 fn actions(app: &App, url: &str, health: Option<&Health>) -> Markup {
     let is_paused = health.is_some_and(|health| health.pause.is_some());
-    let health = health.filter(|_| app.may_change());
     html! {
         (kit::button(&format!("{url}/test-event"), Some(Icon::SEND), "Send test event"))
-        (live_part("acts", &html! {
-            @if let Some(health) = health { @if let Some(remedy) = remedy(app, url, health, None) { (remedy) } }
-        }))
-        // A popover that is replaced closes.
-        @if app.may_change() && !is_paused {
-            button type="button" popovertarget="pause" { (kit::icon(Icon::PAUSE)) "Pause…" }
+        @if app.may_change() {
+            (live_part("acts", &html! {
+                div.row {
+                    @if let Some(remedy) = health.and_then(|health| remedy(app, url, health, None)) { (remedy) }
+                    @if !is_paused {
+                        button type="button" popovertarget="pause" { (kit::icon(Icon::PAUSE)) "Pause…" }
+                    }
+                }
+            }))
+            // A popover that is replaced closes.
             div.card.in id="pause" popover {
                 h2 { "Pause this event subscription?" }
                 p.m2 { "Events are matched and held until it is resumed. Meanwhile their time-to-live:" }
@@ -183,7 +186,7 @@ pub(super) fn state_note(health: &Health, counted: Option<&Account>, now: Timest
             ("Events are lost", html! { "They end undelivered (" (why) "), " (no_place) })
         }
         Standing::RefusesSome => {
-            ("Some events are refused", html! { "They are kept as dead letters: " (why) "." })
+            ("Some events are refused", html! { "They have become dead letters: " (why) "." })
         }
         Standing::EndsEvents => {
             let ends = " Until its probation ends each event ends without an attempt: as a dead letter, or lost \
@@ -196,8 +199,13 @@ pub(super) fn state_note(health: &Health, counted: Option<&Account>, now: Timest
         }
         Standing::Paused => {
             let until = health.pause.as_ref().map(|pause| pause.until);
-            let ends = html! { @if until.is_some() { " The pause ends by itself " (text::time(until)) "." } };
-            ("Paused", html! { "Events are matched and held: " (why) "." (ends) })
+            let besides = text::words(&health.state.to_string()).to_lowercase();
+            let told = html! {
+                "Events are matched and held: " (why) "."
+                @if until.is_some() { " The pause ends by itself " (text::time(until)) "." }
+                @if health.until.is_some() { " Besides, its endpoint is in " (besides) "." }
+            };
+            ("Paused", told)
         }
         Standing::NotValidated => ("Endpoint not validated", html! { "It gets no events." }),
         Standing::Expired => ("No events match", html! { "It has expired, or is not ready." }),
@@ -233,7 +241,7 @@ fn numbers(url: &str, health: &Health, traffic: Option<&Traffic>, now: Timestamp
                 (tiles::delivered_tile(traffic))
                 (tiles::ended_tiles(&format!("{url}/dead-letters"), "", traffic))
             }
-            @if let Some(probe) = health.next_probe {
+            @if let Some(probe) = health.next_probe.filter(|_| health.pause.is_none()) {
                 @let due = format!("in {}", text::ago(now, probe.not_before.0));
                 @let due = if wait_is_over(health, now) { "now" } else { &due };
                 (kit::tile("", None, "Next probe", due, step.unwrap_or_default(), ""))
@@ -267,13 +275,18 @@ fn latency_card(traffic: &Traffic) -> Markup {
 
 fn newest_card(
     newest: &anyhow::Result<Arc<JournalQuery>>,
-    url: &str,
+    (topic, name): (&str, &str),
     since: Since,
     failed: bool,
 ) -> Markup {
-    let link = |failed: &str| with_query(url, &[("since", since.value), ("failed", failed)]);
+    let url = subscription_url(topic, name, "");
+    let live = with_query("/tail", &[("topic", topic), ("name", name)]);
+    let link = |failed: &str| with_query(&url, &[("since", since.value), ("failed", failed)]);
     let on = if failed { "Failed" } else { "All" };
-    let beside = kit::choice("Which attempts", on, &[("All", link("")), ("Failed", link("yes"))]);
+    let beside = html! {
+        (kit::choice("Which attempts", on, &[("All", link("")), ("Failed", link("yes"))]))
+        a.sm href=(live) { "Follow live" }
+    };
     let body = match newest {
         Err(error) => {
             html! { div.in { (failure::problem("The attempts could not be read.", error)) } }
@@ -290,28 +303,37 @@ fn newest_card(
 }
 
 /// Says what helps, in the order in which it is done.
-fn to_do(app: &App, topic: &str, name: &str, health: &Health, counted: Option<&Account>) -> Markup {
-    let link = |below: &str, told: &str| {
-        html! { a href=(subscription_url(topic, name, below)) { (told) } }
-    };
+fn to_do(
+    app: &App,
+    url: &str,
+    of: &EventSubscription,
+    (health, counted): (&Health, Option<&Account>),
+) -> Markup {
+    let link = |below: &str, told: &str| html! { a href={ (url) (below) } { (told) } };
     let mut steps = Vec::new();
-    if matches!(health.new_events, NewEvents::Waits | NewEvents::Ends) {
-        steps.push(html! { "Fix the endpoint: it answers " b { (standing::why(health, None)) } });
+    let is_broken = matches!(health.new_events, NewEvents::Waits | NewEvents::Ends);
+    if is_broken {
+        steps.push(html! { "Fix the endpoint, whose last answer was " b { (standing::why(health, None)) } });
         steps.push(html! {
             (link("/test-event", "Send a test event")) ", or " (link("/deliveries", "attempt one delivery now"))
         });
+    }
+    if health.pause.is_none() && health.until.is_some() {
         steps.push(html! { b { "Mark as fixed" } ": what waits goes out at once, twice as many each second" });
     }
     if health.new_events == NewEvents::Held {
         steps.push(html! { b { "Resume" } " it when its endpoint may get events again" });
     }
     if counted.is_some_and(|account| total(&account.dropped) > 0) {
-        steps.push(html! { (link("/edit", "Give it a place for dead letters")) ", so that no more events are lost" });
+        steps.push(match of.properties.settings.dead_letter_destination {
+            None => html! { (link("/edit", "Give it a place for dead letters")) ", so that no more events are lost" },
+            Some(_) => html! { "See why nothing can be written to its place for dead letters" },
+        });
     }
     if counted.is_some_and(|account| total(&account.dead_lettered) > 0) {
         steps.push(html! { (link("/redrive", "Redrive its dead letters")) " once the endpoint takes them" });
     }
-    let steps = if app.may_change() { &steps[..] } else { &steps[..steps.len().min(1)] };
+    let steps = if app.may_change() { &steps[..] } else { &steps[..is_broken.into()] };
     let list = html! {
         ol.hb {
             @for (at, step) in (1..).zip(steps) { li { span { span.pill.info { (at) } " " (step) } } }
@@ -321,15 +343,14 @@ fn to_do(app: &App, topic: &str, name: &str, health: &Health, counted: Option<&A
 }
 
 fn waiting_card(hours: &[(Timestamp, u64)]) -> Markup {
-    if hours.is_empty() {
-        return html! {};
-    }
-    let row = |(hour, events): &(Timestamp, u64)| {
-        (Kind::Warn, hour.to_iso_8601()[8..16].replace('T', ". "), *events, None)
+    let sum: u64 = hours.iter().map(|(_, events)| events).sum();
+    let row = |&(hour, events): &(Timestamp, u64)| {
+        let share = chart::mini(&[(Kind::Warn, events, "waiting"), (Kind::Off, sum - events, "")]);
+        vec![chart::hour(hour, true), html! { (number(events)) }, share]
     };
     let rows: Vec<_> = hours.iter().map(row).collect();
-    let title = "Waiting of the last 24 h, by hour of publish";
-    kit::card(title, html! { span.sm.m { "UTC" } }, chart::breakdown(&rows))
+    let head = [("Hour", "nw"), ("Events", "n"), ("Share", "gr")];
+    kit::listed("Waiting of the last 24 h, by hour of publish", "", &head, &rows)
 }
 
 fn settings_card(
@@ -405,4 +426,38 @@ pub(super) async fn resume(State(app): State<App>, Path((topic, name)): Names) -
 pub(super) async fn reset(State(app): State<App>, Path((topic, name)): Names) -> Answer<Redirect> {
     app.api.reset_health(&topic, &name).await?;
     Ok(Redirect::to(&subscription_url(&topic, &name, "?done=reset")))
+}
+
+#[cfg(test)]
+mod tests {
+    use gridpost_ops::testkit::documents;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_paused_has_no_probe_and_says_if_it_is_on_probation_besides() {
+        let now = Timestamp::parse_rfc_3339("2026-01-01T00:00:00Z").expect("a time");
+        let probe = json!({"notBefore": "2026-01-01T01:00:00Z"});
+        let pause = json!({"since": "2026-01-01T00:00:00Z", "until": "2026-01-02T00:00:00Z",
+            "timeToLiveRuns": true});
+        for (patch, wants) in [
+            (
+                json!({"state": "Probation", "newEvents": "Waits", "nextProbe": probe}),
+                [true, false],
+            ),
+            (
+                json!({"state": "Probation", "newEvents": "Held", "nextProbe": probe, "pause": pause, "until": "2026-01-01T01:00:00Z"}),
+                [false, true],
+            ),
+            (json!({"newEvents": "Held", "pause": pause}), [false, false]),
+        ] {
+            let health: Health =
+                serde_json::from_value(documents::health(&patch)).expect("a health");
+            let numbers = numbers("", &health, None, now).into_string();
+            let note = state_note(&health, None, now).into_string();
+            let found = [numbers.contains("Next probe"), note.contains("endpoint is in probation")];
+            assert_eq!(found, wants, "{patch}: {numbers} {note}");
+        }
+    }
 }

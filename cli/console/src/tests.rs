@@ -382,6 +382,35 @@ async fn failing_deliveries_have_their_events_and_are_filtered_by_their_last_ans
     }
 }
 
+/// 500 event subscriptions have the event, by 12 attempts each.
+#[tokio::test]
+async fn the_page_of_an_event_stays_small() {
+    let name = |at: usize| format!("s{at:063}");
+    let response = "no ".repeat(400);
+    let entry = |at: usize| {
+        let id = uuid::Uuid::from_u128(at as u128 / 12).to_string();
+        documents::journal_entry(
+            &json!({"id": at.to_string(), "deliveryId": id, "attempt": at % 12,
+            "eventSubscription": name(at / 12), "response": response}),
+        )
+    };
+    let entries: Vec<_> = (0..6_000).map(entry).collect();
+    let filter = json!({"properties": {"filter": {"subjectBeginsWith": "x".repeat(1_000)}}});
+    let all: Vec<_> = (0..500).map(|at| documents::subscription(&name(at), &filter)).collect();
+    let answer = documents::journal_query(&json!({ "attempts": entries }));
+    let rows = [
+        ("/journalQueries ", 200, answer),
+        ("/deliveries/", 200, documents::delivery(&json!({"attempts": []}))),
+        ("/eventSubscriptions ", 200, documents::list(&all)),
+        ("GET /topics", 200, documents::list(&[documents::topic("orders", &json!({}))])),
+    ];
+    let console = Console::over(FakeApi::naming(&rows).await).await;
+    let page = console.get("/events?topic=orders&id=e1").await;
+    let parts = ["480 more: ", "480 waiting", "5\u{202f}984 earlier ones are not listed"];
+    shows(&page, 200, &parts);
+    assert!(page.1.len() < 70_000, "{}", page.1.len());
+}
+
 #[tokio::test]
 async fn what_can_be_read_is_shown_and_the_rest_says_what_is_missing() {
     let billing = documents::subscription("billing", &json!({}));

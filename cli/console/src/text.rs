@@ -157,10 +157,11 @@ pub(super) fn prose(text: &str) -> Markup {
     }
 }
 
-/// Writes the reason of an end as words: `UndeliverableDueToHttpBadRequest` is "HTTP bad request".
+/// Writes the reason of an end as words: `UndeliverableDueToHttpBadRequest` is "400 Bad request", as its outcome.
 pub(super) fn reason(name: &str) -> String {
     let short = name.strip_prefix("UndeliverableDueTo").filter(|short| !short.is_empty());
-    words(short.unwrap_or(name)).replace("Http ", "HTTP ")
+    let short = short.unwrap_or(name);
+    short.strip_prefix("Http").map_or_else(|| words(short), outcome)
 }
 
 /// Writes an outcome as words, with the status that most often leads to it.
@@ -170,7 +171,7 @@ pub(super) fn outcome(name: &str) -> String {
         "Unauthorized" => "401 ",
         "Forbidden" => "403 ",
         "NotFound" => "404 ",
-        "RequestEntityTooLarge" => "413 ",
+        "PayloadTooLarge" => "413 ",
         "Busy" => "503 ",
         _ => "",
     };

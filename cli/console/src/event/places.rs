@@ -1,12 +1,15 @@
 //! Where an event went: how it stands at each event subscription of its topic, as lanes, and its attempts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::time::Duration;
 
 use gridpost_api::delivery::{Attempt, DeliveryStatus, NextAttempt};
 use gridpost_api::schema::Time;
+use gridpost_api::subscription::EventSubscription;
 use gridpost_api::trial::{ExplainedSubscription, SubscriptionState};
 use gridpost_core::journal::EntryKind;
+use gridpost_core::subscription::ProvisioningState;
 use gridpost_core::time::Timestamp;
 use gridpost_ops::attempt_lines::AttemptLine;
 use gridpost_ops::explain::{EventDelivery, Explanation, HoldingBack};
@@ -16,11 +19,22 @@ use maud::{Markup, html};
 use crate::App;
 use crate::attempts;
 use crate::chart::{self, Kind, Lane, Mark, Point};
-use crate::delivery::{attempt_now, due};
+use crate::delivery::{attempt_now, due, not_before};
 use crate::kit;
+use crate::settings;
 use crate::sought::letters_query;
-use crate::text::{self, visible};
+use crate::standing;
+use crate::text::{self, number, visible};
 use crate::urls::{part, subscription_url, with_query};
+
+/// Event subscriptions that are shown, the points that their lanes share, and the lanes together with the attempts
+/// that are listed: names and responses are long, and a page is not.
+const LANES_MAX: usize = 20;
+const POINTS_MAX: usize = 120;
+const PARTS_MAX: usize = 36;
+
+/// Deliveries to which a lane links, and parts of a filter that it tells.
+const LINKS_MAX: usize = 3;
 
 /// How an event stands at an event subscription, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,15 +77,15 @@ pub(super) struct Place<'a> {
     deliveries: Vec<&'a EventDelivery>,
     held: Option<&'a HoldingBack>,
     verdict: Option<&'a ExplainedSubscription>,
-    /// In words.
-    wants: &'a str,
+    /// Unless it is deleted.
+    of: Option<&'a EventSubscription>,
 }
 
 /// Returns each event subscription once: those with a delivery first, those that do not want it last.
 pub(super) fn places(of: &Explanation) -> Vec<Place<'_>> {
-    let wants: BTreeMap<_, _> = of.wants.iter().map(|(name, wants)| (&**name, &**wants)).collect();
+    let known: BTreeMap<_, _> = of.subscriptions.iter().map(|one| (&*one.name, one)).collect();
     // A deleted one has deliveries.
-    let names = of.deliveries.iter().map(|one| &*one.name).chain(wants.keys().copied());
+    let names = of.deliveries.iter().map(|one| &*one.name).chain(known.keys().copied());
     let names: BTreeSet<_> = names.collect();
     let place = |name| Place {
         topic: of.topic(),
@@ -79,7 +93,7 @@ pub(super) fn places(of: &Explanation) -> Vec<Place<'_>> {
         deliveries: of.deliveries.iter().filter(|one| one.name == name).collect(),
         held: of.holding_back.iter().find(|one| one.event_subscription == name),
         verdict: of.verdicts.iter().flatten().find(|one| one.event_subscription == name),
-        wants: wants.get(name).copied().unwrap_or_default(),
+        of: known.get(name).copied(),
     };
     let mut places: Vec<_> = names.into_iter().map(place).collect();
     places.sort_by_key(|place| {
@@ -136,19 +150,16 @@ impl Place<'_> {
 
     /// Returns the attempts of a delivery that are known: those of the journal, else those that it remembers.
     fn attempts(one: &EventDelivery) -> Vec<(Time, Kind, String)> {
+        let shown = |at: Time, label: String, outcome: &str, status| {
+            let met = text::met(outcome, status);
+            (at, kit::answer_kind(outcome, status), format!("{label} {met}"))
+        };
         let of_line = |line: &AttemptLine| {
-            let kind = match line.kind {
-                EntryKind::Failure => Kind::Bad,
-                EntryKind::SuccessAfterEnd => Kind::Off,
-                _ => Kind::Ok,
-            };
-            let met = text::met(line.outcome.as_deref().unwrap_or_default(), line.http_status_code);
-            (line.time, kind, format!("{} {met}", line.label()))
+            let outcome = line.outcome.as_deref().unwrap_or_default();
+            shown(line.time, line.label(), outcome, line.http_status_code)
         };
         let of_state = |one: &Attempt| {
-            let kind = if one.outcome == "Delivered" { Kind::Ok } else { Kind::Bad };
-            let met = text::met(&one.outcome, one.http_status_code);
-            (one.start_time, kind, format!("#{} {met}", one.attempt))
+            shown(one.start_time, format!("#{}", one.attempt), &one.outcome, one.http_status_code)
         };
         let logged = one.log.iter().filter(|line| !line.kind.is_end());
         let logged: Vec<_> = logged.map(of_line).collect();
@@ -165,26 +176,27 @@ impl Place<'_> {
         next.filter(|_| self.standing() == Standing::Waiting)
     }
 
-    fn points(&self, published: Time, now: Timestamp) -> Vec<Point> {
-        let mut points = Vec::new();
-        let mut add = |at: Time, mark, told: &str| {
+    /// Returns the newest of what happened, that many at most, and what comes.
+    fn points(&self, published: Time, most: usize, now: Timestamp) -> Vec<Point> {
+        let point = |at: Time, mark, told: &str| {
             let (at, label) = (at.0.since(published.0).as_secs_f64(), String::new());
-            points.push(Point { at, mark, label, told: told.to_owned() });
+            Point { at, mark, label, told: told.to_owned() }
         };
-        for (at, kind, told) in self.deliveries.iter().flat_map(|one| Self::attempts(one)) {
-            add(at, Mark::Dot(kind), &told);
-        }
-        for line in self.lines().filter(|line| line.kind.is_end()) {
-            add(line.time, Mark::End, &line.describe_fate().unwrap_or_default());
-        }
+        let attempts = self.deliveries.iter().flat_map(|one| Self::attempts(one));
+        let attempts = attempts.map(|(at, kind, told)| point(at, Mark::Dot(kind), &told));
+        let ends = self.lines().filter(|line| line.kind.is_end());
+        let ends =
+            ends.map(|line| point(line.time, Mark::End, &attempts::fate(line).unwrap_or_default()));
+        let mut points: Vec<_> = attempts.chain(ends).collect();
+        points.drain(..points.len().saturating_sub(most));
         if let Some(next) = self.next() {
             if let Some(due) = due(next, now) {
-                add(due.max(now.into()), Mark::Next, "the next attempt, not before");
+                points.push(point(due.max(now.into()), Mark::Next, "the next attempt, not before"));
             }
-            add(next.expires, Mark::End, "its time-to-live ends");
+            points.push(point(next.expires, Mark::End, "its time-to-live ends"));
         }
         if let Some(until) = self.held_until() {
-            add(until, Mark::Next, "held back: the first attempt, not before");
+            points.push(point(until, Mark::Next, "held back: the first attempt, not before"));
         }
         points
     }
@@ -201,15 +213,25 @@ impl Place<'_> {
         html! {
             @if let Some(one) = refused.filter(|_| self.deliveries.is_empty()) {
                 @if one.state != SubscriptionState::Active {
-                    "It is " (text::words(&one.state.to_string()).to_lowercase()) ". "
+                    "It is " (in_words(one.state)) ". "
                 }
-                @for refusal in &one.verdict.refused_by {
+                @let refused_by = &one.verdict.refused_by;
+                @for refusal in refused_by.iter().take(LINKS_MAX) {
                     @let path = refusal.path.trim_start_matches("filter.");
-                    span.line { code { (visible(path)) } ": " (visible(&refusal.message)) }
+                    span.line { code { (visible(path)) } ": " (text::short(&refusal.message)) }
                 }
-            } @else if let Some(held) = self.held { "It " @if held.health.pause.is_some() { "is " } (text::sentence(&held.describe())) }
+                @if refused_by.len() > LINKS_MAX { (refused_by.len() - LINKS_MAX) " more" }
+            } @else if let Some(health) = self.held.map(|held| &held.health) {
+                @let until = health.pause.as_ref().map(|pause| pause.until).or(health.until);
+                "Its endpoint gets nothing until " (text::time(until)) ": " (standing::why(health, None))
+                ". If it wants the event, that waits."
+            }
             @else if self.is_wanted() { "It wants the event. No attempt is known so far." }
-            @else { "No attempt is known. As its filter is now: " (visible(self.wants)) "." }
+            @else if let Some(of) = self.of {
+                "No attempt is known. Its filter now: " (visible(&settings::filter(of))) "."
+                @let state = of.properties.provisioning_state;
+                @if state != ProvisioningState::Succeeded { " It gets none: it is " (in_words(state)) "." }
+            }
         }
     }
 
@@ -254,7 +276,7 @@ impl Place<'_> {
             span.sm.m {
                 @match standing {
                     Standing::Delivered => @if let Some(after) = self.delivered_after() { (chart::duration(after)) },
-                    Standing::Waiting => @if let Some(due) = self.next().and_then(|next| due(next, now)) { (text::time(due)) },
+                    Standing::Waiting => @if let Some(due) = self.next().and_then(|next| due(next, now)) { (not_before(due, now)) },
                     Standing::HeldBack => (text::time(self.held_until())),
                     Standing::DeadLettered | Standing::Ended => {
                         a href=(with_query(&url("/dead-letters"), &letters_query(id))) { "open" }
@@ -263,7 +285,7 @@ impl Place<'_> {
                     _ => {},
                 }
             }
-            @for (id, state) in self.deliveries.iter().filter_map(|one| Some((&one.id, one.state.as_ref()?))) {
+            @for (id, state) in self.deliveries.iter().rev().filter_map(|one| Some((&one.id, one.state.as_ref()?))).take(LINKS_MAX) {
                 @let url = url(&format!("/deliveries/{}", part(id)));
                 span.sm.line { a href=(url) { "Delivery " (id.get(..8).unwrap_or(id)) } }
                 (attempt_now(app, &url, &state.delivery))
@@ -271,9 +293,8 @@ impl Place<'_> {
         }
     }
 
-    fn lane(&self, app: &App, (id, published): (&str, Option<Time>), now: Timestamp) -> Lane {
+    fn lane(&self, app: &App, id: &str, points: Vec<Point>, now: Timestamp) -> Lane {
         let url = subscription_url(self.topic, self.name, "");
-        let points = published.map(|at| self.points(at, now)).unwrap_or_default();
         Lane {
             name: self.name.to_owned(),
             head: html! { a href=(url) { b { (text::soft(self.name)) } } " " (self.tried()) },
@@ -284,14 +305,18 @@ impl Place<'_> {
     }
 }
 
-/// Counts what became of it.
-pub(super) fn pills(places: &[Place<'_>]) -> Markup {
+fn in_words(state: impl Display) -> String {
+    text::words(&state.to_string()).to_lowercase()
+}
+
+/// Counts what became of it, down to a standing.
+pub(super) fn pills(places: &[Place<'_>], least: Standing) -> Markup {
     let mut counts: BTreeMap<_, u32> = BTreeMap::new();
     for place in places {
         *counts.entry(place.standing()).or_default() += 1;
     }
     html! {
-        @for (standing, count) in counts.range(..=Standing::Delivered) {
+        @for (standing, count) in counts.range(..=least) {
             @let (kind, word) = standing.shown();
             (kit::pill(kind, &format!("{count} {}", word.to_lowercase())))
         }
@@ -300,13 +325,29 @@ pub(super) fn pills(places: &[Place<'_>]) -> Markup {
 
 pub(super) fn lanes(app: &App, of: &Explanation, id: &str, now: Timestamp) -> Markup {
     let published = published(of);
-    let lanes: Vec<_> =
-        places(of).iter().map(|place| place.lane(app, (id, published), now)).collect();
+    let places = places(of);
+    let (shown, rest) = places.split_at(places.len().min(LANES_MAX));
+    let most = POINTS_MAX / shown.len().max(1);
+    let points = |one: &Place<'_>| published.map(|at| one.points(at, most, now));
+    let lane = |one: &Place<'_>| one.lane(app, id, points(one).unwrap_or_default(), now);
+    let lanes: Vec<_> = shown.iter().map(lane).collect();
     let since = published.map(|at| now.since(at.0).as_secs_f64());
-    let legend =
-        [(Kind::Ok, "delivered", None), (Kind::Bad, "failed", None), (Kind::Dead, "ends", None)];
+    let legend = [
+        (Kind::Ok, "delivered"),
+        (Kind::Warn, "failed"),
+        (Kind::Bad, "refused"),
+        (Kind::Dead, "ends"),
+    ];
+    let legend = chart::legend(&legend.map(|(kind, name)| (kind, name, None)));
     let title = if of.outcome().is_ok() { "Where it went" } else { "Where it may be" };
-    kit::flush(title, chart::legend(&legend), chart::lanes(&lanes, since))
+    kit::flush(
+        title,
+        legend,
+        html! {
+            (chart::lanes(&lanes, since))
+            @if !rest.is_empty() { p.in { (rest.len()) " more: " (pills(rest, Standing::Filtered)) } }
+        },
+    )
 }
 
 /// Lists the attempts at all event subscriptions by time.
@@ -318,10 +359,13 @@ pub(super) fn attempts_of(of: &Explanation) -> Markup {
         let url = subscription_url(of.topic(), name, "");
         attempts::row(line, html! { a href=(url) { (name) } })
     };
-    let rows: Vec<_> = lines.iter().map(row).collect();
+    let lanes = places(of).len().min(LANES_MAX);
+    let left = lines.len().saturating_sub(PARTS_MAX - lanes);
+    let rows: Vec<_> = lines[left..].iter().map(row).collect();
     let title = format!("Attempts of this event in {}", of.topic());
     let table = kit::table(&title, &attempts::head("Event subscription"), &rows);
-    html! { @if !rows.is_empty() { (kit::flush("Attempts", "", table)) } }
+    let beside = html! { @if left > 0 { span.sm.m { (number(left as u64)) " earlier ones are not listed" } } };
+    html! { @if !rows.is_empty() { (kit::flush("Attempts", beside, table)) } }
 }
 
 #[cfg(test)]
@@ -347,7 +391,11 @@ mod tests {
 
     fn place(deliveries: &[EventDelivery]) -> Place<'_> {
         let deliveries = deliveries.iter().collect();
-        Place { topic: "t", name: "a", deliveries, held: None, verdict: None, wants: "" }
+        Place { topic: "t", name: "a", deliveries, held: None, verdict: None, of: None }
+    }
+
+    fn subscription(name: &str, patch: &Value) -> EventSubscription {
+        serde_json::from_value(documents::subscription(name, patch)).expect("an event subscription")
     }
 
     #[test]
@@ -377,9 +425,9 @@ mod tests {
         waits.state = Some(serde_json::from_value(state).expect("a delivery"));
         let waits = [waits];
         let published = Timestamp::parse_rfc_3339(&at("00")).expect("a time");
-        let points = place(&waits).points(published.into(), published);
+        let points = place(&waits).points(published.into(), 9, published);
         let points: Vec<_> = points.iter().map(|one| (one.at, one.mark)).collect();
-        let want = [(1.0, Mark::Dot(Kind::Bad)), (11.0, Mark::Next), (3_600.0, Mark::End)];
+        let want = [(1.0, Mark::Dot(Kind::Warn)), (11.0, Mark::Next), (3_600.0, Mark::End)];
         assert_eq!((&points[..], &*Place::attempts(&waits[0])[0].2), (&want[..], "#1 503"));
     }
 
@@ -394,7 +442,7 @@ mod tests {
         };
         let verdicts = json!([refused("a"), refused("b")]);
         of.verdicts = serde_json::from_value(verdicts).expect("verdicts");
-        of.wants = ["a", "b", "c"].map(|name| (name.to_owned(), "x".to_owned())).to_vec();
+        of.subscriptions = ["a", "b", "c"].map(|name| subscription(name, &json!({}))).to_vec();
         of.deliveries = vec![delivery(Some(DeliveryStatus::Delivered), &[])];
         let places = places(&of);
         let found: Vec<_> = places.iter().map(|one| (one.name, one.standing())).collect();
@@ -405,6 +453,6 @@ mod tests {
         for part in ["It is expired. ", "<code>advancedFilters[0]</code>: &lt;1&gt;"] {
             assert!(why.contains(part), "{why}");
         }
-        assert!(pills(&places).into_string().contains("1 delivered"));
+        assert!(pills(&places, Standing::Delivered).into_string().contains("1 delivered"));
     }
 }
