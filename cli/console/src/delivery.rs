@@ -81,7 +81,7 @@ pub(super) async fn list(
             html! {
                 @if one.status != DeliveryStatus::Waiting { (status(one)) }
                 @else if until > one.due { (if is_paused { "waits for the end of the pause" } else { "waits for the endpoint" }) }
-                @else if let Some(due) = one.due { (not_before(due, now)) }
+                @else if let Some(due) = one.due { (due_at(due, now)) }
             },
         ]
     };
@@ -312,14 +312,15 @@ fn tiles(shown: &DeliveryShown, of: Option<&EventSubscription>, now: Timestamp) 
 fn comes(due: Option<Time>, next: &NextAttempt, now: Timestamp) -> Markup {
     html! {
         @if let Some(due) = due {
-            (not_before(due, now)) @if let Some(why) = next.because { ", " (attempts::because(why)) }
+            @if due.0 <= now { "due since " } @else { "not before " } (text::clock(due))
+            @if let Some(why) = next.because { ", " (attempts::because(why)) }
         } @else { "its time-to-live ends before" }
     }
 }
 
 /// Says when an attempt is due; what is past has not come for that alone.
-pub(super) fn not_before(due: Time, now: Timestamp) -> Markup {
-    html! { @if due.0 <= now { "due since " } @else { "not before " } (text::clock(due)) }
+pub(super) fn due_at(due: Time, now: Timestamp) -> Markup {
+    html! { @if due.0 <= now { "due since " (text::clock(due)) } @else { (text::time(due)) } }
 }
 
 /// Places its attempts, the next one and the end of its time on an axis that begins at the publish.
@@ -414,9 +415,9 @@ mod tests {
     #[test]
     fn what_is_past_is_due_since_then() {
         let now = Timestamp::from_millis(1_000);
-        for (due, want) in [(999, "due since "), (1_000, "due since "), (1_001, "not before ")] {
-            let told = not_before(Timestamp::from_millis(due).into(), now).into_string();
-            assert!(told.starts_with(want), "{told}");
+        for (due, want) in [(999, true), (1_000, true), (1_001, false)] {
+            let told = due_at(Timestamp::from_millis(due).into(), now).into_string();
+            assert_eq!(told.starts_with("due since "), want, "{told}");
         }
     }
 }

@@ -19,7 +19,7 @@ use maud::{Markup, html};
 use crate::App;
 use crate::attempts;
 use crate::chart::{self, Kind, Lane, Mark, Point};
-use crate::delivery::{attempt_now, due, not_before};
+use crate::delivery::{attempt_now, due, due_at};
 use crate::kit;
 use crate::settings;
 use crate::sought::letters_query;
@@ -276,7 +276,7 @@ impl Place<'_> {
             span.sm.m {
                 @match standing {
                     Standing::Delivered => @if let Some(after) = self.delivered_after() { (chart::duration(after)) },
-                    Standing::Waiting => @if let Some(due) = self.next().and_then(|next| due(next, now)) { (not_before(due, now)) },
+                    Standing::Waiting => @if let Some(due) = self.next().and_then(|next| due(next, now)) { (due_at(due, now)) },
                     Standing::HeldBack => (text::time(self.held_until())),
                     Standing::DeadLettered | Standing::Ended => {
                         a href=(with_query(&url("/dead-letters"), &letters_query(id))) { "open" }
