@@ -68,6 +68,7 @@ pub(super) async fn list(
     let page = page?;
     let url = subscription_url(&topic, &name, "/deliveries");
     let is_paused = health.as_ref().is_ok_and(|health| health.pause.is_some());
+    let held = if is_paused { "waits for the end of the pause" } else { "waits for the endpoint" };
     let until = health.as_ref().ok().and_then(|health| waits_until(health, now));
     let row = |one: &Delivery| {
         let line = lines.as_ref().ok().and_then(|lines| lines.get(&one.id));
@@ -80,7 +81,7 @@ pub(super) async fn list(
             html! { @if let Some(at) = one.last_delivery_attempt_time { (text::time(at)) } },
             html! {
                 @if one.status != DeliveryStatus::Waiting { (status(one)) }
-                @else if until > one.due { (if is_paused { "waits for the end of the pause" } else { "waits for the endpoint" }) }
+                @else if until > one.due { (held) }
                 @else if let Some(due) = one.due { (due_at(due, now)) }
             },
         ]

@@ -180,7 +180,9 @@ fn search(topics: &Page<Topic>, typed: &EventQuery) -> Markup {
             label { "Look back "
                 select name="since" {
                     @for (name, span) in SPANS { option value=(span) selected[span == since] { (name) } }
-                    @if !SPANS.iter().any(|(_, span)| *span == since) { option value=(since) selected { (visible(&since)) } }
+                    @if !SPANS.iter().any(|(_, span)| *span == since) {
+                        option value=(since) selected { (visible(&since)) }
+                    }
                 }
             }
             button.pri { "Find" }

@@ -447,7 +447,8 @@ mod tests {
                 [true, false],
             ),
             (
-                json!({"state": "Probation", "newEvents": "Held", "nextProbe": probe, "pause": pause, "until": "2026-01-01T01:00:00Z"}),
+                json!({"state": "Probation", "newEvents": "Held", "nextProbe": probe, "pause": pause,
+                    "until": "2026-01-01T01:00:00Z"}),
                 [false, true],
             ),
             (json!({"newEvents": "Held", "pause": pause}), [false, false]),

@@ -270,6 +270,8 @@ impl Place<'_> {
         let standing = self.standing();
         let (kind, word) = standing.shown();
         let url = |below: &str| subscription_url(self.topic, self.name, below);
+        let known = self.deliveries.iter().rev();
+        let known = known.filter_map(|one| Some((&one.id, one.state.as_ref()?)));
         html! {
             (kit::pill(kind, word))
             " "
@@ -285,7 +287,7 @@ impl Place<'_> {
                     _ => {},
                 }
             }
-            @for (id, state) in self.deliveries.iter().rev().filter_map(|one| Some((&one.id, one.state.as_ref()?))).take(LINKS_MAX) {
+            @for (id, state) in known.take(LINKS_MAX) {
                 @let url = url(&format!("/deliveries/{}", part(id)));
                 span.sm.line { a href=(url) { "Delivery " (id.get(..8).unwrap_or(id)) } }
                 (attempt_now(app, &url, &state.delivery))
