@@ -126,11 +126,11 @@ async fn what_no_page_sends_changes_nothing() {
         ("/topics/orders/keys/rotate", &[key("key1")], "Nothing was done"),
         ("/topics/orders/keys/rotate", &[key("key3"), agreed], "key1 and key2"),
         ("/topics/orders/delete", &[("typed", "")], "Nothing was deleted"),
-        ("/waiting/parked", &[("action", "release")], "Nothing was done"),
+        ("/waiting/parked/release", &[], "Nothing was done"),
         (&of("/secrets/rotate"), &[], "Nothing was done"),
         (&of("/delete"), &[("typed", "refused")], "Nothing was deleted"),
         (&of("/purge"), &[("typed", "refused")], "Nothing was deleted"),
-        (&of("/redrive"), &[("rate", "fast"), ("action", "send")], "Nothing was begun"),
+        (&of("/redrive"), &[("rate", "fast")], "Nothing was begun"),
         (&of("/retry"), &[("attempts", "3"), ("minutes", "30")], "was made from"),
         (&of("/edit/json"), &[("document", "{}")], "was made from"),
     ];

@@ -1,20 +1,17 @@
 //! Topics and event subscriptions deleted: what goes with them is said first, and only who types the name
 //! deletes.
 
-use axum::Form;
 use axum::extract::{Path, State};
-use axum::response::Redirect;
 use gridpost_api::{
     health::Health,
     subscription::{Bucket, DeadLetterDestination, EventSubscription},
 };
-use maud::{Markup, Render, html};
-use serde::Deserialize;
+use maud::{Markup, html};
 
 use super::App;
+use super::action::{Action, typed};
 use super::below::Below;
 use super::failure::{self, Answer};
-use super::form::confirmed;
 use super::page::{Frame, Names, Tab};
 use super::text::{self, number};
 use super::urls::{self, subscription_url, topic_url};
@@ -23,17 +20,11 @@ use gridpost_ops::subscription;
 /// Event subscriptions that are named before their topic is deleted.
 const SHOWN_MAX: usize = 50;
 
-#[derive(Deserialize)]
-pub(super) struct Typed {
-    #[serde(default)]
-    typed: String,
-}
-
 pub(super) async fn of_subscription(State(app): State<App>, Path((topic, name)): Names) -> Answer {
     let document = app.api.subscription(&topic, &name).await?;
     let health = app.api.health(&topic, &name).await;
     let whole = format!("{topic}/{name}");
-    let url = subscription_url(&topic, &name, "/delete");
+    let url = subscription_url(&topic, &name, "");
     let body = html! {
         div.problem role="note" {
             p { "This deletes the event subscription " code { (whole) } " for good. From then on no event goes to "
@@ -41,7 +32,7 @@ pub(super) async fn of_subscription(State(app): State<App>, Path((topic, name)):
             (waits(health.as_ref().map(std::slice::from_ref)))
             p { "Dead letters: " (letters(&document)) }
         }
-        (consent(&app, &url, (&whole, MEANT), "", "Delete"))
+        (confirm(&app, Action::DeleteSubscription, &url, &whole))
     };
     let (of, title) = ((&*topic, &*name), "Delete event subscription");
     let command = ("subscription delete", "");
@@ -57,7 +48,7 @@ pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) 
     let healths = app.api.healths(&topic).await;
     let healths = healths.map(|all| all.into_iter().map(|one| one.health).collect::<Vec<_>>());
     let waits = waits(healths.as_deref());
-    let url = topic_url(&topic, "/delete");
+    let url = topic_url(&topic, "");
     let body = html! {
         div.problem role="note" {
             p { "This deletes the topic " code { (topic) } " with its keys for good. From then on publishers are "
@@ -71,7 +62,7 @@ pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) 
                 (waits)
             }
         }
-        (consent(&app, &url, (&topic, MEANT), "", "Delete"))
+        (confirm(&app, Action::DeleteTopic, &url, &topic))
     };
     let command = format!("topic delete {topic}");
     let above = urls::above(&[&topic]);
@@ -121,47 +112,13 @@ fn waits(healths: Result<&[Health], &anyhow::Error>) -> Markup {
     }
 }
 
-const MEANT: &str = "it is meant";
+/// The form that deletes it, for who types its name.
+fn confirm(app: &App, action: Action, url: &str, name: &str) -> Markup {
+    action.form(app, url, html! { (typed(name, "it is meant")) button.dng.pri { "Delete" } })
+}
 
 const DROPPED: &str = "Their events, and those under way, are dropped, counted and logged as SubscriptionDeleted; they \
     become no dead letters.";
-
-/// The form that deletes for good, for who types a name to say what `means` says; a read-only console has none.
-pub(super) fn consent(
-    app: &App,
-    url: &str,
-    (wanted, means): (&str, &str),
-    fields: impl Render,
-    label: &str,
-) -> Markup {
-    let form = html! {
-        (fields)
-        label { "Type " code { (wanted) } " to say that " (means) ": "
-            input.code name="typed" required autocomplete="off"; }
-        button.dng.pri { (label) }
-    };
-    html! { @if app.may_change() { (app.act(url, form)) } }
-}
-
-pub(super) async fn delete_subscription(
-    State(app): State<App>,
-    Path((topic, name)): Names,
-    Form(Typed { typed }): Form<Typed>,
-) -> Answer<Redirect> {
-    confirmed(&typed, &format!("{topic}/{name}"))?;
-    app.api.delete_subscription(&topic, &name).await?;
-    Ok(Redirect::to(&topic_url(&topic, "?done=deleted")))
-}
-
-pub(super) async fn delete_topic(
-    State(app): State<App>,
-    Path(topic): Path<String>,
-    Form(Typed { typed }): Form<Typed>,
-) -> Answer<Redirect> {
-    confirmed(&typed, &topic)?;
-    app.api.delete_topic(&topic).await?;
-    Ok(Redirect::to("/topics?done=deleted"))
-}
 
 #[cfg(test)]
 mod tests {

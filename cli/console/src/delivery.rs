@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use axum::extract::{Path, Query, State};
-use axum::response::Redirect;
 use gridpost_api::{
     client::Page,
     delivery::{Attempt, Delivery, DeliveryShown, DeliveryStatus, NextAttempt},
@@ -18,6 +17,7 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use super::App;
+use super::action::Action;
 use super::attempts;
 use super::below::tabs;
 use super::chart::{self, Coming, Kind};
@@ -258,8 +258,8 @@ pub(super) async fn show(
 /// It is a part of what refreshes itself, since that changes while one looks.
 pub(super) fn attempt_now(app: &App, url: &str, delivery: &Delivery) -> Markup {
     html! {
-        @if delivery.status == DeliveryStatus::Waiting && app.may_change() {
-            (app.act(&format!("{url}/resend"), html! {
+        @if delivery.status == DeliveryStatus::Waiting {
+            (Action::Resend.form(app, url, html! {
                 button.pri id={ "resend-" (delivery.id) } title="Whatever its wait and its endpoint's health" {
                     (kit::icon(Icon::PLAY)) "Attempt now"
                 }
@@ -398,15 +398,6 @@ fn also_waiting(list: &str, others: &anyhow::Result<Page<Delivery>>, shown: &Del
     let rows: Vec<_> = others.take(OTHERS).map(row).collect();
     let head = [("Delivery", "gr"), ("Published", "nw"), ("Attempts", "n")];
     kit::listed("Also waiting", html! { a.sm href=(list) { "List" } }, &head, &rows)
-}
-
-pub(super) async fn resend(
-    State(app): State<App>,
-    Path((topic, name, id)): Path<(String, String, String)>,
-) -> Answer<Redirect> {
-    app.api.resend(&topic, &name, &id).await?;
-    let below = format!("/deliveries/{}?done=resent", urls::part(&id));
-    Ok(Redirect::to(&subscription_url(&topic, &name, &below)))
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::made::Made;
-use gridpost_ops::failure::Misuse;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields(BTreeMap<String, String>);
@@ -180,18 +179,6 @@ pub(super) struct Look {
 /// Returns the text without space around it, unless it is empty.
 pub(super) fn given(text: Option<&String>) -> Option<String> {
     text.map(|text| text.trim()).filter(|text| !text.is_empty()).map(str::to_owned)
-}
-
-/// Refuses a deletion without the name that was to be typed.
-pub(super) fn confirmed(typed: &str, wanted: &str) -> Result<(), Misuse> {
-    let told = || Misuse(format!("Nothing was deleted: type {wanted} to say that it is meant."));
-    (typed.trim() == wanted).then_some(()).ok_or_else(told)
-}
-
-/// Refuses what was not agreed to: a browser does, too, as long as it runs the page's form.
-pub(super) fn agreed(given: &str) -> Result<(), Misuse> {
-    let told = "Nothing was done: tick the box beside the button to say that it is meant.";
-    (given == "yes").then_some(()).ok_or_else(|| Misuse(told.to_owned()))
 }
 
 #[cfg(test)]

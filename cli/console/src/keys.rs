@@ -2,21 +2,11 @@
 
 use gridpost_core::secret::Secret;
 use maud::{Markup, html};
-use serde::Deserialize;
 
 use super::App;
 use super::failure::Answer;
 use super::kit;
 use super::page;
-
-/// A form that replaces one of them.
-#[derive(Debug, Deserialize)]
-pub(super) struct Rotate {
-    #[serde(default)]
-    pub(super) key: String,
-    #[serde(default)]
-    pub(super) agreed: String,
-}
 
 /// Secrets with their names, as a page has them.
 pub(super) type Rows = Vec<(&'static str, Markup)>;

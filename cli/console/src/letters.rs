@@ -19,15 +19,16 @@ use gridpost_ops::{
     output::{self, indented},
 };
 use maud::{Markup, html};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::{
     App,
+    action::Fields,
     below::Below,
     delete::bucket,
     failure::{self, Answer},
-    form::{Look, given},
+    form::Look,
     kit::{self, Icon},
     lists::{LOOKED_AT_MAX, Lists, lists},
     page::{self, Frame, Tab},
@@ -36,73 +37,63 @@ use super::{
     urls::{self, subscription_url, with_query},
 };
 
-/// Which dead letters are meant.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub(super) struct Chosen {
-    pub(super) reason: Option<String>,
-    #[serde(rename = "type")]
-    pub(super) event_type: Option<String>,
-    pub(super) event: Option<String>,
-    pub(super) from: Option<String>,
-    pub(super) to: Option<String>,
-    pub(super) sent: Option<String>,
-    pub(super) after: Option<String>,
-    /// Whether it is about exactly what was given, whether that shows or not.
-    pub(super) exact: Option<String>,
-}
+/// The fields of a choice, as forms and URLs name them.
+const FIELDS: [&str; 7] = ["reason", "type", "event", "from", "to", "sent", EXACT];
+
+/// Which dead letters are meant: the fields that are given, with their texts. With the last of them it is about exactly
+/// these texts, whether they show or not.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chosen(Vec<(&'static str, String)>);
 
 impl Chosen {
-    /// Leaves out what does not show, unless exactly that is meant.
-    pub(super) fn clean(&mut self) -> LeftOut {
-        let Self { reason, event_type, event, from, to, .. } = self;
-        let fields = [
-            ("reason", reason),
-            ("type", event_type),
-            ("event", event),
-            ("from", from),
-            ("to", to),
-        ];
-        if self.exact.is_some() { LeftOut::default() } else { LeftOut::of(fields) }
+    /// Reads a choice. Leaves out what does not show, unless exactly that is meant.
+    pub(super) fn of(fields: &Fields) -> (Self, LeftOut) {
+        let mut texts = FIELDS.map(|name| (name, fields.all(name).next().map(str::to_owned)));
+        let left_out = match fields.first(EXACT) {
+            "" => LeftOut::of(texts.iter_mut().map(|(name, text)| (*name, text))),
+            _ => LeftOut::default(),
+        };
+        let given = texts.into_iter().filter_map(|(name, text)| Some((name, text?)));
+        (Self(given.filter(|(_, text)| !text.is_empty()).collect()), left_out)
+    }
+
+    /// Returns the text of a field; empty where it is not given.
+    pub(super) fn get(&self, field: &str) -> &str {
+        self.0.iter().find(|(name, _)| *name == field).map_or("", |(_, text)| text)
+    }
+
+    /// Returns the choice with another text of a field, or without it.
+    pub(super) fn with(&self, field: &'static str, text: &str) -> Self {
+        let others = self.0.iter().filter(|(name, _)| *name != field).cloned();
+        let other = (!text.is_empty()).then(|| (field, text.to_owned()));
+        Self(others.chain(other).collect())
     }
 
     /// Reads the choice. Fails if `from` or `to` is not a time.
     pub(super) fn choice(&self) -> Result<PurgeDeadLettersInput, Misuse> {
-        let redriven = match self.sent.as_deref() {
-            Some("no") => Some(false),
-            Some("yes") => Some(true),
-            _ => None,
+        let is_exact = !self.get(EXACT).is_empty();
+        let text = |field: &str| {
+            let text = self.get(field);
+            let text = if is_exact { text } else { text.trim() };
+            (!text.is_empty()).then(|| text.to_owned())
         };
         Ok(PurgeDeadLettersInput {
-            from: time("from", &self.from)?,
-            to: time("to", &self.to)?,
-            reason: self.text(&self.reason),
-            event_type: self.text(&self.event_type),
-            event_id: self.text(&self.event),
-            redriven,
+            from: time("from", self.get("from"))?,
+            to: time("to", self.get("to"))?,
+            reason: text("reason"),
+            event_type: text("type"),
+            event_id: text("event"),
+            redriven: match self.get("sent") {
+                "no" => Some(false),
+                "yes" => Some(true),
+                _ => None,
+            },
             all: None,
         })
     }
 
-    /// Returns the text of a field; with its spaces where it is meant exactly.
-    fn text(&self, field: &Option<String>) -> Option<String> {
-        match self.exact {
-            Some(_) => field.clone().filter(|text| !text.is_empty()),
-            None => given(field.as_ref()),
-        }
-    }
-
     pub(super) fn pairs(&self) -> Vec<(&'static str, &str)> {
-        let all = [
-            ("reason", &self.reason),
-            ("type", &self.event_type),
-            ("event", &self.event),
-            ("from", &self.from),
-            ("to", &self.to),
-            ("sent", &self.sent),
-            (EXACT, &self.exact),
-        ];
-        let given = all.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
-        given.filter(|(_, value)| !value.is_empty()).collect()
+        self.0.iter().map(|(name, text)| (*name, text.as_str())).collect()
     }
 
     pub(super) fn flags(&self) -> String {
@@ -130,9 +121,12 @@ impl Chosen {
     }
 }
 
-fn time(field: &str, given_text: &Option<String>) -> Result<Option<Time>, Misuse> {
-    let Some(text) = given(given_text.as_ref()) else { return Ok(None) };
-    match Timestamp::parse_rfc_3339(&text) {
+fn time(field: &str, text: &str) -> Result<Option<Time>, Misuse> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    match Timestamp::parse_rfc_3339(text) {
         Some(at) => Ok(Some(at.into())),
         None => Err(Misuse(format!(
             "{field} must be a date and time of RFC 3339, such as 2026-01-31T08:00:00Z, but is `{text}`"
@@ -191,12 +185,12 @@ async fn places(app: &App, names: Vec<String>) -> Markup {
 pub(super) async fn list(
     State(app): State<App>,
     Path((topic, name)): Path<(String, String)>,
-    Query(mut chosen): Query<Chosen>,
+    Query(fields): Query<Fields>,
 ) -> Answer {
-    let left_out = chosen.clean();
+    let (chosen, left_out) = Chosen::of(&fields);
     let choice = chosen.choice()?;
     let counted = count_some(&app, &topic, &name, &choice).await;
-    let page = app.api.dead_letters_page(&topic, &name, &choice, chosen.after.as_deref()).await;
+    let page = app.api.dead_letters_page(&topic, &name, &choice, fields.all("after").next()).await;
     let (title, command) = ("Dead letters", ("dead-letter list", &*chosen.flags()));
     let frame = Below { of: (&topic, &name), tab: "/dead-letters", title, command };
     let page = match page {
@@ -240,25 +234,28 @@ fn actions(topic: &str, name: &str, chosen: &Chosen) -> Markup {
         p.row {
             a.btn.pri href=(to("/redrive")) { "Redrive…" }
             // A purge can't choose what was not sent again.
-            @if chosen.sent.as_deref() != Some("no") { a.btn.dng href=(to("/purge")) { "Purge…" } }
+            @if chosen.get("sent") != "no" { a.btn.dng href=(to("/purge")) { "Purge…" } }
         }
     }
 }
 
 fn filter_form(url: &str, chosen: &Chosen, left_out: &LeftOut) -> Markup {
-    let text = |given: &Option<String>| given.clone().unwrap_or_default();
-    let sent = chosen.sent.as_deref().unwrap_or_default();
+    let texts = [
+        ("reason", "Reason ", ""),
+        ("type", "Event type ", ""),
+        ("event", "Event id ", ""),
+        ("from", "From (UTC) ", "2026-01-31T08:00:00Z"),
+        ("to", "To (UTC) ", ""),
+    ];
     html! {
         form.row method="get" action=(url) role="search" aria-label="Which dead letters" {
-            label { "Reason " input name="reason" value=(text(&chosen.reason)); }
-            label { "Event type " input name="type" value=(text(&chosen.event_type)); }
-            label { "Event id " input name="event" value=(text(&chosen.event)); }
-            label { "From (UTC) " input name="from" placeholder="2026-01-31T08:00:00Z" value=(text(&chosen.from)); }
-            label { "To (UTC) " input name="to" value=(text(&chosen.to)); }
+            @for (name, label, example) in texts {
+                label { (label) input name=(name) placeholder=(example) value=(chosen.get(name)); }
+            }
             label { "Sent again "
                 select name="sent" {
                     @for (value, told) in [("", "either"), ("no", "not yet"), ("yes", "yes")] {
-                        option value=(value) selected[sent == value] { (told) }
+                        option value=(value) selected[chosen.get("sent") == value] { (told) }
                     }
                 }
             }
@@ -311,13 +308,10 @@ fn counts(url: &str, chosen: &Chosen, counted: &DeadLetterCount) -> Markup {
 }
 
 /// Returns the URL of the same list with one reason or type alone.
-fn narrowed(url: &str, chosen: &Chosen, field: &str, value: &str) -> String {
-    let others = chosen.pairs().into_iter().filter(|(name, _)| ![field, EXACT].contains(name));
-    let mut pairs: Vec<_> = others.chain([(field, value)]).collect();
-    if pairs.iter().any(|(_, value)| is_exact(value)) {
-        pairs.push((EXACT, "yes"));
-    }
-    with_query(url, &pairs)
+fn narrowed(url: &str, chosen: &Chosen, field: &'static str, value: &str) -> String {
+    let narrow = chosen.with(EXACT, "").with(field, value);
+    let is_exact = narrow.pairs().iter().any(|(_, value)| is_exact(value));
+    with_query(url, &narrow.with(EXACT, if is_exact { "yes" } else { "" }).pairs())
 }
 
 fn table(url: &str, page: &Page<DeadLetter>) -> Markup {
@@ -408,19 +402,19 @@ fn members(document: &impl Serialize) -> Vec<(String, Markup)> {
 mod tests {
     use super::*;
 
+    fn chosen(pairs: &[(&str, &str)]) -> (Chosen, LeftOut) {
+        let pair = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
+        Chosen::of(&Fields(pairs.iter().map(pair).collect()))
+    }
+
     /// What does not show is left out, unless a link of the console means it.
     #[test]
     fn a_choice_is_cleaned_once() {
-        let of = |pairs| serde_json::from_value::<Chosen>(pairs).expect("a choice");
-        let mut typed = of(serde_json::json!({"reason": "Busy\u{200b}", "type": "\u{a0}A\n"}));
-        assert_ne!(typed.clean(), LeftOut::default());
-        let choice = typed.choice().expect("a choice");
-        assert_eq!(
-            [choice.reason, choice.event_type].map(Option::unwrap_or_default),
-            ["Busy", "A"]
-        );
-        let mut exact = of(serde_json::json!({"reason": "Busy\u{200b}", "exact": "yes"}));
-        assert_eq!(exact.clean(), LeftOut::default());
+        let (typed, left_out) = chosen(&[("reason", "Busy\u{200b}"), ("type", "\u{a0}A\n")]);
+        assert_ne!(left_out, LeftOut::default());
+        assert_eq!(typed.pairs(), [("reason", "Busy"), ("type", "A")]);
+        let (exact, left_out) = chosen(&[("reason", "Busy\u{200b}"), ("exact", "yes")]);
+        assert_eq!(left_out, LeftOut::default());
         let hidden = exact.hidden().into_string();
         assert!(hidden.contains("name=\"exact\""), "a purge of these is of these: {hidden}");
         assert!(narrowed("/l", &typed, "type", "A\u{200b}").ends_with("&exact=yes"));
@@ -428,15 +422,10 @@ mod tests {
 
     #[test]
     fn a_choice_stays_the_same_from_page_to_page() {
-        let text = |text: &str| Some(text.to_owned());
-        let chosen = Chosen {
-            reason: text("A&B"),
-            sent: text("no"),
-            event_type: text(" "),
-            event: text("e 1"),
-            ..Chosen::default()
-        };
+        let fields = [("reason", "A&B"), ("sent", "no"), ("type", " "), ("event", "e 1")];
+        let (chosen, _) = chosen(&fields);
         let choice = chosen.choice().expect("a choice");
+        let text = |text: &str| Some(text.to_owned());
         assert_eq!((choice.reason, choice.redriven), (text("A&B"), Some(false)));
         assert_eq!((choice.event_type, choice.event_id), (None, text("e 1")));
         let url = narrowed("/l", &chosen, "reason", "C");

@@ -8,6 +8,7 @@
 // `println!` and `eprintln!` panic where the reader went away: `gridpost_ops::output` does not.
 #![warn(clippy::print_stderr, clippy::print_stdout)]
 
+mod action;
 mod annotated;
 mod assets;
 mod attempts;
@@ -25,6 +26,7 @@ mod failure;
 mod filter;
 mod form;
 mod guard;
+mod handled;
 mod keys;
 mod kit;
 mod ledger;
@@ -65,6 +67,7 @@ use axum::routing::{get, post};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+use action::Action;
 use gridpost_api::client::Client;
 use gridpost_ops::journal::Journal;
 use gridpost_ops::manage_api::{ManageApi, Sender};
@@ -194,15 +197,17 @@ fn pages() -> Router<App> {
         .route("/events", get(event::show).post(event::show))
         .route("/dead-letters", get(letters::all))
         .route("/waiting", get(waiting::show))
-        .route("/waiting/parked", post(waiting::change_parked))
-        .route("/waiting/poison", post(waiting::change_poison))
+        .route("/waiting/parked/release", Action::Release.post())
+        .route("/waiting/parked/cancel", Action::CancelParked.post())
+        .route("/waiting/poison/resend", Action::ResendPoison.post())
+        .route("/waiting/poison/purge", Action::PurgePoison.post())
         .route("/tail", get(tail::show))
         .route("/tail/stream", get(tail::stream))
         .route("/cost", get(cost::show))
         .route("/topics", get(topics::list))
         .route("/create-topic", get(create_topic::show).post(create_topic::create))
         .route("/topics/{topic}/edit", get(edit_topic::show).post(edit_topic::save))
-        .route("/topics/{topic}/delete", get(delete::of_topic).post(delete::delete_topic))
+        .route("/topics/{topic}/delete", get(delete::of_topic).merge(Action::DeleteTopic.post()))
         .route("/topics/{topic}", get(topics::show))
         .route("/topics/{topic}/keys", post(topics::reveal_keys))
         .route("/topics/{topic}/keys/rotate", post(topics::rotate_key))
@@ -215,13 +220,13 @@ fn pages() -> Router<App> {
 fn of_subscription() -> Router<App> {
     Router::new()
         .route("/", get(subscription::show))
-        .route("/reset", post(subscription::reset))
-        .route("/pause", post(subscription::pause))
-        .route("/resume", post(subscription::resume))
+        .route("/reset", Action::Reset.post())
+        .route("/pause", Action::Pause.post())
+        .route("/resume", Action::Resume.post())
         .route("/secrets", post(subscription::reveal_secrets))
         .route("/secrets/rotate", post(subscription::rotate_secret))
         .route("/edit", get(edit::show).post(edit::save))
-        .route("/delete", get(delete::of_subscription).post(delete::delete_subscription))
+        .route("/delete", get(delete::of_subscription).merge(Action::DeleteSubscription.post()))
         .route("/edit/json", get(edit_json::show).post(edit_json::save))
         .route("/retry", get(retry::show).post(retry::save))
         .route("/retry/preview", post(retry::preview_typed))
@@ -229,12 +234,13 @@ fn of_subscription() -> Router<App> {
         .route("/test-event", get(filter::test_event).post(filter::send_test_event))
         .route("/deliveries", get(delivery::list))
         .route("/deliveries/{id}", get(delivery::show))
-        .route("/deliveries/{id}/resend", post(delivery::resend))
+        .route("/deliveries/{id}/resend", Action::Resend.post())
         .route("/dead-letters", get(letters::list))
         .route("/dead-letters/{id}", get(letters::show_one))
         .route("/redrive", get(redrive::form).post(redrive::begin))
         .route("/redrives/{id}", get(redrive::show))
-        .route("/redrives/{id}/cancel", post(redrive::cancel))
-        .route("/redrives/{id}/resume", post(redrive::resume))
+        .route("/redrives/{id}/send", Action::Redrive.post())
+        .route("/redrives/{id}/cancel", Action::CancelRedrive.post())
+        .route("/redrives/{id}/resume", Action::ResumeRedrive.post())
         .route("/purge", get(purge::form).post(purge::run))
 }

@@ -6,13 +6,11 @@ use gridpost_api::dead_letter::{
     DeadLetter, DeadLetterContent, DeadLetterCount, DeadLettersPurged,
 };
 use maud::{Markup, html};
-use serde::Deserialize;
 
 use super::App;
+use super::action::{Fields, typed};
 use super::below::Below;
-use super::delete::consent;
 use super::failure::{self, Answer};
-use super::form::confirmed;
 use super::kit;
 use super::letters::{Chosen, count_some};
 use super::page::Names;
@@ -23,10 +21,9 @@ use gridpost_ops::{failure::Misuse, manage_api::dead_letters::end_of_count};
 pub(super) async fn form(
     State(app): State<App>,
     Path((topic, name)): Names,
-    Query(mut chosen): Query<Chosen>,
+    Query(fields): Query<Fields>,
 ) -> Answer {
-    chosen.clean();
-    let chosen = until(&app, chosen).await?;
+    let chosen = until(&app, &Chosen::of(&fields).0).await?;
     let counted = count_some(&app, &topic, &name, &chosen.choice()?).await?;
     let unreadable = match counted.unreadable {
         0 => None,
@@ -38,21 +35,25 @@ pub(super) async fn form(
         @if let Some(found) = &unreadable {
             (failure::or_problem("", found, |found| table_of_unreadable(&topic, &name, found)))
         }
-        (consent(&app, &url, (&whole, "they are given up"), chosen.hidden(), "Delete them for good"))
+        @if app.may_change() {
+            (app.act(&url, html! {
+                (chosen.hidden())
+                (typed(&whole, "they are given up"))
+                button.dng.pri { "Delete them for good" }
+            }))
+        }
     };
     Ok(render(&app, &topic, &name, &chosen, &body))
 }
 
 /// Returns the choice with the end of its time: what is written after the count stays.
-async fn until(app: &App, chosen: Chosen) -> anyhow::Result<Chosen> {
-    if chosen.sent.as_deref() == Some("no") {
+async fn until(app: &App, chosen: &Chosen) -> anyhow::Result<Chosen> {
+    if chosen.get("sent") == "no" {
         let told = "A purge can't choose what was not sent again: choose by reason, type or time.";
         return Err(Misuse(told.to_owned()).into());
     }
     let to = end_of_count(chosen.choice()?.to, app.settings.target.now().await?);
-    // Only sent ones can be chosen by that: the API deletes no others by it.
-    let sent = chosen.sent.clone().filter(|sent| sent == "yes");
-    Ok(Chosen { to: Some(to.to_string()), sent, ..chosen })
+    Ok(chosen.with("to", &to.to_string()))
 }
 
 /// Pages of the list that are looked through for what can't be read.
@@ -116,21 +117,13 @@ fn planned(topic: &str, name: &str, chosen: &Chosen, counted: &DeadLetterCount) 
     }
 }
 
-#[derive(Deserialize)]
-pub(super) struct Typed {
-    #[serde(flatten)]
-    chosen: Chosen,
-    #[serde(default)]
-    typed: String,
-}
-
 pub(super) async fn run(
     State(app): State<App>,
     Path((topic, name)): Names,
-    Form(Typed { mut chosen, typed }): Form<Typed>,
+    Form(fields): Form<Fields>,
 ) -> Answer {
-    chosen.clean();
-    confirmed(&typed, &format!("{topic}/{name}"))?;
+    fields.confirmed(&format!("{topic}/{name}"))?;
+    let (chosen, _) = Chosen::of(&fields);
     let (mut events, mut objects, mut left) = (0, 0, 0);
     let take = |answer: &DeadLettersPurged| {
         events += answer.purged_events;

@@ -6,73 +6,54 @@ use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use gridpost_api::{
     redrive::Redrive,
-    requests::{PurgeDeadLettersInput, RedriveInput, RedriveTarget, ResumeInput},
+    requests::{PurgeDeadLettersInput, RedriveInput, RedriveTarget},
     schema::Time,
 };
 use gridpost_core::delivery::redrive::{JobPhase, JobStatus};
 use maud::{Markup, html};
-use serde::Deserialize;
 
 use super::App;
+use super::action::{Action, Fields};
 use super::below::Below;
 use super::failure::{self, Answer};
-use super::form::{Look, given};
+use super::form::Look;
 use super::kit;
 use super::letters::Chosen;
 use super::page::{Names, live_part};
 use super::text;
 use super::urls::{self, subscription_url};
-use gridpost_ops::{failure::Misuse, manage_api::dead_letters::refusal_by_probation, output};
+use gridpost_ops::{failure::Misuse, output};
 
-/// How a redrive is done, beside what it sends.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct RedriveForm {
-    rate: Option<String>,
-    max_redrives: Option<String>,
-    again: Option<String>,
-    to_topic: Option<String>,
-    to_name: Option<String>,
-    on_probation: Option<String>,
-    #[serde(default)]
-    action: String,
-}
-
-impl RedriveForm {
-    fn input(&self, chosen: &Chosen) -> Result<RedriveInput, Misuse> {
-        let number = |what: &str, text: &Option<String>, or: u32| match given(text.as_ref()) {
-            None => Ok(or),
-            Some(text) => {
-                text.parse().map_err(|_| Misuse(format!("{what}: `{text}` is not a whole number")))
-            }
-        };
-        let PurgeDeadLettersInput { from, to, reason, event_type, event_id, .. } =
-            chosen.choice()?;
-        let target = given(self.to_name.as_ref()).map(|name| RedriveTarget {
-            event_subscription: Some(name),
-            topic: given(self.to_topic.as_ref()),
-        });
-        Ok(RedriveInput {
-            from,
-            to,
-            reason,
-            event_type,
-            event_id,
-            target,
-            events_per_second: Some(number("Events in a second", &self.rate, 100)?),
-            max_redrives: Some(number("Sent again at most", &self.max_redrives, 3)?),
-            send_again: Some(self.again.is_some()),
-            dry_run: Some(self.action != "send"),
-        })
-    }
+/// Reads what a dry run counts.
+fn counting(fields: &Fields, chosen: &Chosen) -> Result<RedriveInput, Misuse> {
+    let number = |what: &str, field: &str, or: u32| match fields.first(field) {
+        "" => Ok(or),
+        text => text.parse().map_err(|_| Misuse(format!("{what}: `{text}` is not a whole number"))),
+    };
+    let name = |field: &str| Some(fields.first(field).to_owned()).filter(|name| !name.is_empty());
+    let PurgeDeadLettersInput { from, to, reason, event_type, event_id, .. } = chosen.choice()?;
+    let target = name("to_name")
+        .map(|target| RedriveTarget { event_subscription: Some(target), topic: name("to_topic") });
+    Ok(RedriveInput {
+        from,
+        to,
+        reason,
+        event_type,
+        event_id,
+        target,
+        events_per_second: Some(number("Events in a second", "rate", 100)?),
+        max_redrives: Some(number("Sent again at most", "max_redrives", 3)?),
+        send_again: Some(!fields.first("again").is_empty()),
+        dry_run: Some(true),
+    })
 }
 
 pub(super) async fn form(
     State(app): State<App>,
     Path((topic, name)): Names,
-    Query(mut chosen): Query<Chosen>,
+    Query(fields): Query<Fields>,
 ) -> Answer {
-    chosen.clean();
-    render(&app, &topic, &name, &chosen, &html! {}).await
+    render(&app, &topic, &name, &Chosen::of(&fields).0, &html! {}).await
 }
 
 async fn render(app: &App, topic: &str, name: &str, chosen: &Chosen, refused: &Markup) -> Answer {
@@ -84,7 +65,7 @@ async fn render(app: &App, topic: &str, name: &str, chosen: &Chosen, refused: &M
         (list(topic, name, &jobs.items))
         @if jobs.next.is_some() { p.m { "These are the newest; the command line lists them all." } }
     };
-    let flags = Chosen { sent: None, ..chosen.clone() }.flags();
+    let flags = chosen.with("sent", "").flags();
     let command = ("dead-letter redrive", &*format!(" --dry-run{flags}"));
     let title = "Redrive dead letters";
     let runs = jobs.items.iter().any(|job| job.status == JobStatus::Running);
@@ -94,8 +75,8 @@ async fn render(app: &App, topic: &str, name: &str, chosen: &Chosen, refused: &M
 
 fn begin_form(app: &App, topic: &str, name: &str, chosen: &Chosen) -> Markup {
     // A list of those that were sent again is to be sent once more, and a job can't choose the others.
-    let again = chosen.sent.as_deref() == Some("yes");
-    let chosen = Chosen { sent: None, ..chosen.clone() };
+    let again = chosen.get("sent") == "yes";
+    let chosen = chosen.with("sent", "");
     html! {
         p { "To be sent again: " (chosen.told()) " of " code { (topic) "/" (name) } ". First they are counted; nothing is "
             "sent before you say so." }
@@ -110,7 +91,7 @@ fn begin_form(app: &App, topic: &str, name: &str, chosen: &Chosen) -> Markup {
                 label { "To another event subscription (their own where empty) " input name="to_name"; }
                 label { "of the topic (the same where empty) " input name="to_topic"; }
             }
-            button.pri name="action" value="count" { "Count them (dry run)" }
+            button.pri { "Count them (dry run)" }
         }
     }
 }
@@ -135,32 +116,14 @@ fn list(topic: &str, name: &str, jobs: &[Redrive]) -> Markup {
     )
 }
 
-#[derive(Deserialize)]
-pub(super) struct Begin {
-    #[serde(flatten)]
-    chosen: Chosen,
-    #[serde(flatten)]
-    form: RedriveForm,
-}
-
-/// Begins a job: a dry run, or what a dry run has counted.
+/// Begins a dry run.
 pub(super) async fn begin(
     State(app): State<App>,
     Path((topic, name)): Names,
-    Form(Begin { mut chosen, form }): Form<Begin>,
+    Form(fields): Form<Fields>,
 ) -> Answer<Response> {
-    chosen.clean();
-    let begun = async {
-        let input = form.input(&chosen)?;
-        if input.dry_run == Some(false) && form.on_probation.is_none() {
-            let (to_topic, to_name) = (given(form.to_topic.as_ref()), given(form.to_name.as_ref()));
-            let to = (to_topic.as_deref().unwrap_or(&topic), to_name.as_deref().unwrap_or(&name));
-            if let Some(refused) = probation(&app, to.0, to.1).await {
-                return Err(Misuse(refused).into());
-            }
-        }
-        app.api.redrive(&topic, &name, &input).await
-    };
+    let (chosen, _) = Chosen::of(&fields);
+    let begun = async { app.api.redrive(&topic, &name, &counting(&fields, &chosen)?).await };
     match begun.await {
         Ok(job) => {
             let below = format!("/redrives/{}", job.id);
@@ -174,13 +137,6 @@ pub(super) async fn begin(
     }
 }
 
-/// Returns why events sent there now would end at once. `None` also if the health can't be read: a
-/// redrive may be allowed where reading health is not.
-async fn probation(app: &App, topic: &str, name: &str) -> Option<String> {
-    let health = app.api.health(topic, name).await.ok()?;
-    refusal_by_probation(topic, name, &health)
-}
-
 pub(super) async fn show(
     State(app): State<App>,
     Path((topic, name, id)): Path<(String, String, String)>,
@@ -192,14 +148,14 @@ pub(super) async fn show(
     let runs = job.status == JobStatus::Running;
     let refused = match job.status {
         JobStatus::Completed if !job.dry_run => None,
-        _ => probation(&app, &job.target.topic, &job.target.event_subscription).await,
+        _ => app.probation(&job).await,
     };
     let body = html! {
         (kit::done(look.done.as_deref()))
         (live_part("job", &html! {
             (progress(&job))
             @if let Some(refused) = &refused { div.problem role="alert" { p { (refused) } } }
-            @if app.may_change() { (actions(&app, &url, (&topic, &name), &job, refused.is_some())) }
+            (actions(&app, &url, &job, refused.is_some()))
         }))
         p { a href=(subscription_url(&topic, &name, "/redrive")) { "All redrives" } }
     };
@@ -255,22 +211,18 @@ fn chosen_of(job: &Redrive) -> Markup {
     ])
 }
 
-fn actions(app: &App, url: &str, of: (&str, &str), job: &Redrive, is_refused: bool) -> Markup {
-    let (counted, is_dry) = (job.counted, job.dry_run);
+fn actions(app: &App, url: &str, job: &Redrive, is_refused: bool) -> Markup {
     html! {
         @match job.status {
-            JobStatus::Completed if is_dry && counted > 0 => (app.act(&subscription_url(of.0, of.1, "/redrive"), html! {
-                (again(job))
+            JobStatus::Completed if job.dry_run && job.counted > 0 => (Action::Redrive.form(app, url, html! {
                 @if is_refused { (meant("Send all the same")) }
-                button.pri name="action" value="send" id="send" {
-                    "Send these " (text::counted(counted, "event", "events"))
-                }
+                button.pri id="send" { "Send these " (text::counted(job.counted, "event", "events")) }
             })),
-            JobStatus::Running => (app.act(&format!("{url}/cancel"), html! {
+            JobStatus::Running => (Action::CancelRedrive.form(app, url, html! {
                 button.dng.pri id="cancel" { "Cancel" }
             })),
-            JobStatus::Canceled | JobStatus::Failed => (app.act(&format!("{url}/resume"), html! {
-                @if is_refused && !is_dry { (meant("Go on all the same")) }
+            JobStatus::Canceled | JobStatus::Failed => (Action::ResumeRedrive.form(app, url, html! {
+                @if is_refused && !job.dry_run { (meant("Go on all the same")) }
                 button.pri id="resume" { "Go on with it" }
             })),
             JobStatus::Completed => {}
@@ -288,86 +240,24 @@ fn meant(what: &str) -> Markup {
     }
 }
 
-/// The dry run's choice as fields of the form that sends: the same, until the time that it counted to.
-fn again(job: &Redrive) -> Markup {
-    let fields = [
-        ("reason", job.reason.clone()),
-        ("type", job.event_type.clone()),
-        ("event", job.event_id.clone()),
-        ("from", job.from.map(|from| from.to_string())),
-        ("to", job.to.map(|to| to.to_string())),
-        ("rate", Some(job.events_per_second.to_string())),
-        ("max_redrives", Some(job.max_redrives.to_string())),
-        ("to_topic", Some(job.target.topic.clone())),
-        ("to_name", Some(job.target.event_subscription.clone())),
-    ];
-    html! {
-        @for (field, value) in fields {
-            @if let Some(value) = value { input type="hidden" name=(field) value=(value); }
-        }
-        @if job.send_again { input type="hidden" name="again" value="yes"; }
-    }
-}
-
-pub(super) async fn cancel(
-    State(app): State<App>,
-    Path((topic, name, id)): Path<(String, String, String)>,
-) -> Answer<Redirect> {
-    let job = app.api.cancel_redrive(&topic, &name, &id).await?;
-    // A job that was over stays as it is.
-    let done = if job.status == JobStatus::Canceled { "?done=canceled" } else { "" };
-    let below = format!("/redrives/{}{done}", urls::part(&id));
-    Ok(Redirect::to(&subscription_url(&topic, &name, &below)))
-}
-
-/// Consent to an endpoint that ends what is sent to it.
-#[derive(Deserialize)]
-pub(super) struct Resume {
-    on_probation: Option<String>,
-}
-
-pub(super) async fn resume(
-    State(app): State<App>,
-    Path((topic, name, id)): Path<(String, String, String)>,
-    Form(form): Form<Resume>,
-) -> Answer<Redirect> {
-    let job = app.api.redrive_job(&topic, &name, &id).await?;
-    if form.on_probation.is_none()
-        && !job.dry_run
-        && let Some(refused) =
-            probation(&app, &job.target.topic, &job.target.event_subscription).await
-    {
-        return Err(Misuse(refused).into());
-    }
-    app.api.resume_redrive(&topic, &name, &id, &ResumeInput::default()).await?;
-    let below = format!("/redrives/{}?done=resumed", urls::part(&id));
-    Ok(Redirect::to(&subscription_url(&topic, &name, &below)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_sent_unless_it_is_asked_for() {
-        let text = |text: &str| Some(text.to_owned());
-        let chosen = Chosen { reason: text("R"), sent: text("no"), ..Chosen::default() };
-        let of = |rate: Option<String>, action: &str| {
-            let form = RedriveForm {
-                rate,
-                action: action.to_owned(),
-                to_name: text("s"),
-                ..RedriveForm::default()
-            };
-            form.input(&chosen)
+    fn nothing_is_sent_before_it_is_counted() {
+        let of = |rate: &str| {
+            let pairs = [("reason", "R"), ("sent", "no"), ("rate", rate), ("to_name", "s")];
+            let pairs = pairs.map(|(name, text)| (name.to_owned(), text.to_owned()));
+            let fields = Fields(pairs.to_vec());
+            counting(&fields, &Chosen::of(&fields).0)
         };
-        let counted = of(text("7"), "").expect("an input");
-        let to = counted.target.as_ref().and_then(|target| target.event_subscription.clone());
+        let text = |text: &str| Some(text.to_owned());
+        let counted = of("7").expect("an input");
+        let to = counted.target.and_then(|target| target.event_subscription);
         assert_eq!((counted.reason, counted.send_again, to), (text("R"), Some(false), text("s")));
         assert_eq!((counted.events_per_second, counted.max_redrives), (Some(7), Some(3)));
-        for (action, want) in [("", true), ("count", true), ("send", false)] {
-            assert_eq!(of(None, action).expect("an input").dry_run, Some(want), "{action}");
-        }
-        assert!(of(text("fast"), "").expect_err("no number").0.contains("`fast`"));
+        assert_eq!(counted.dry_run, Some(true));
+        assert!(of("fast").expect_err("no number").0.contains("`fast`"));
     }
 }

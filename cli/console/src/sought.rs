@@ -17,7 +17,9 @@ pub(super) struct LeftOut(Vec<(&'static str, String)>);
 
 impl LeftOut {
     /// Leaves out of these fields what does not show.
-    pub(super) fn of<const N: usize>(fields: [(&'static str, &mut Option<String>); N]) -> Self {
+    pub(super) fn of<'a>(
+        fields: impl IntoIterator<Item = (&'static str, &'a mut Option<String>)>,
+    ) -> Self {
         let clean = |(field, text): (_, &mut Option<String>)| {
             let given = text.as_mut()?;
             let rest = shown(given);

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use axum::Form;
 use axum::extract::{Path, Query, State};
-use axum::response::Redirect;
 use gridpost_api::{
     health::{Health, NewEvents},
     journal::JournalQuery,
@@ -14,13 +13,12 @@ use gridpost_core::ledger::{Account, Latencies};
 use gridpost_core::time::Timestamp;
 use gridpost_ops::{lookup::wait_is_over, output::word, subscription::show};
 use maud::{Markup, html};
-use serde::Deserialize;
 
+use super::action::{Action, Fields};
 use super::below::tabs;
 use super::chart::{self, Heat, Kind};
 use super::failure::{self, Answer};
-use super::form::agreed;
-use super::keys::{self, Rotate, Section};
+use super::keys::{self, Section};
 use super::kit::{self, Icon};
 use super::page::{Frame, Head, Names, Tab, live_part};
 use super::standing::{self, Standing};
@@ -120,16 +118,16 @@ async fn of_subscription(
 /// Shows the button that lets deliveries go on, where a pause or a wait of the endpoint holds them. In a list it
 /// says of what.
 pub(super) fn remedy(app: &App, url: &str, health: &Health, of: Option<&str>) -> Option<Markup> {
-    let (below, icon, label) = match health {
-        Health { pause: Some(_), .. } => ("/resume", Icon::PLAY, "Resume"),
-        Health { until: Some(_), .. } => ("/reset", Icon::CHECK, "Mark as fixed"),
+    let (action, icon, label) = match health {
+        Health { pause: Some(_), .. } => (Action::Resume, Icon::PLAY, "Resume"),
+        Health { until: Some(_), .. } => (Action::Reset, Icon::CHECK, "Mark as fixed"),
         _ => return None,
     };
     let (class, name) = (of.is_none().then_some("pri"), of.map(|of| format!("{label}: {of}")));
     let button = html! {
         button class=[class] aria-label=[name] { @if of.is_none() { (kit::icon(icon)) } (label) }
     };
-    Some(app.act(&format!("{url}{below}"), button))
+    Some(action.form(app, url, button))
 }
 
 /// Buttons that act on it; a read-only console has none that changes something.
@@ -151,7 +149,7 @@ fn actions(app: &App, url: &str, health: Option<&Health>) -> Markup {
                 h2 { "Pause this event subscription?" }
                 p.m2 { "Events are matched and held until it is resumed. Meanwhile their time-to-live:" }
                 @for (life, label) in [("stops", "Pause, time-to-live is paused too"), ("runs", "Pause, time-to-live runs")] {
-                    (app.act(&format!("{url}/pause"), html! {
+                    (Action::Pause.form(app, url, html! {
                         input type="hidden" name="life" value=(life);
                         button { (label) }
                     }))
@@ -395,37 +393,12 @@ pub(super) async fn reveal_secrets(State(app): State<App>, Path((topic, name)): 
 pub(super) async fn rotate_secret(
     State(app): State<App>,
     Path((topic, name)): Names,
-    Form(form): Form<Rotate>,
+    Form(fields): Form<Fields>,
 ) -> Answer {
-    agreed(&form.agreed)?;
+    fields.agreed()?;
     let secrets = app.api.rotate_signing_secret(&topic, &name, &RotateInput::default()).await?;
     let page = of_subscription(&app, &topic, &name, SinceQuery::default(), Some(&secrets)).await;
     keys::or_alone(page, &secret_rows(Some(&secrets)))
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Pausing {
-    life: String,
-}
-
-pub(super) async fn pause(
-    State(app): State<App>,
-    Path((topic, name)): Names,
-    Form(form): Form<Pausing>,
-) -> Answer<Redirect> {
-    app.api.pause(&topic, &name, form.life == "runs").await?;
-    Ok(Redirect::to(&subscription_url(&topic, &name, "?done=paused")))
-}
-
-pub(super) async fn resume(State(app): State<App>, Path((topic, name)): Names) -> Answer<Redirect> {
-    app.api.resume(&topic, &name).await?;
-    Ok(Redirect::to(&subscription_url(&topic, &name, "?done=unpaused")))
-}
-
-/// Ends what keeps the endpoint from being asked.
-pub(super) async fn reset(State(app): State<App>, Path((topic, name)): Names) -> Answer<Redirect> {
-    app.api.reset_health(&topic, &name).await?;
-    Ok(Redirect::to(&subscription_url(&topic, &name, "?done=reset")))
 }
 
 #[cfg(test)]

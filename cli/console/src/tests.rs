@@ -462,18 +462,16 @@ async fn dead_letters_that_can_t_be_read_are_named_before_a_purge() {
 #[tokio::test]
 async fn nothing_is_redriven_into_a_probation_that_ends_events() {
     let health = documents::health(&json!({"newEvents": "Ends", "until": "2026-01-01T00:05:00Z"}));
-    let of_billing = ["health", "redrives"].map(|below| format!("{BILLING_OF_API}/{below}"));
+    let job = documents::redrive(&json!({"dryRun": true, "counted": 2, "status": "Completed",
+        "reason": "R", "target": {"eventSubscription": "billing"}}));
+    let [of_health, of_job] =
+        ["health", "redrives/j-1"].map(|below| format!("{BILLING_OF_API}/{below}"));
     let begin = BILLING_OF_API.replace("GET", "POST") + "/deadLetters:redrive";
-    let rows = [
-        (&*of_billing[0], 200, health),
-        (&of_billing[1], 200, json!({"value": []})),
-        (&begin, 202, documents::redrive(&json!({}))),
-    ];
-    let (console, path) = (Console::of(&rows).await, format!("{BILLING}/redrive"));
-    let send = ("action", "send");
+    let rows = [(&*of_health, 200, health), (&of_job, 200, job.clone()), (&begin, 202, job)];
+    let (console, path) = (Console::of(&rows).await, format!("{BILLING}/redrives/j-1/send"));
     let told = ["Nothing was begun", "orders/billing is on probation until"];
-    shows(&console.post(&path, &[send]).await, 400, &told);
-    shows(&console.post(&path, &[send, ("on_probation", "yes")]).await, 303, &[]);
+    shows(&console.post(&path, &[]).await, 400, &told);
+    shows(&console.post(&path, &[("on_probation", "yes")]).await, 303, &[]);
 }
 
 /// Each live tail reads the log: there are only so many. A script can't read why a stream is refused.

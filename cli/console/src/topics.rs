@@ -17,10 +17,10 @@ use gridpost_ops::{failure::Misuse, output::word, subscription::show, target::re
 use maud::{Markup, html};
 
 use super::App;
+use super::action::Fields;
 use super::chart::{self, Kind};
 use super::failure::{self, Answer};
-use super::form::agreed;
-use super::keys::{self, Rotate, Section};
+use super::keys::{self, Section};
 use super::kit::{self, Icon};
 use super::lists::{Lists, One, ones};
 use super::page::{self, Frame, Head, Tab, live_part};
@@ -275,10 +275,10 @@ pub(super) async fn reveal_keys(State(app): State<App>, Path(topic): Path<String
 pub(super) async fn rotate_key(
     State(app): State<App>,
     Path(topic): Path<String>,
-    Form(form): Form<Rotate>,
+    Form(fields): Form<Fields>,
 ) -> Answer {
-    agreed(&form.agreed)?;
-    let key = match form.key.as_str() {
+    fields.agreed()?;
+    let key = match fields.first("key") {
         "key1" => AccessKey::Key1,
         "key2" => AccessKey::Key2,
         _ => return Err(Misuse("There are two keys: key1 and key2.".to_owned()).into()),

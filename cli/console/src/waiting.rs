@@ -1,22 +1,21 @@
 //! Shows parked deliveries and the poison queue, which wait for a person.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 
-use axum::Form;
 use axum::extract::{Query, State};
-use axum::response::{Redirect, Response};
+use axum::response::Response;
 use gridpost_api::{
     client::Page,
     delivery::WaitingDelivery,
-    requests::{ParkedInput, PurgeInput, ResendInput},
-    waiting::{HandledDelivery, HandledResult, Parked, ParkedResult, PoisonList, PoisonMessage},
+    requests::ParkedInput,
+    waiting::{Parked, PoisonList, PoisonMessage},
 };
 use maud::{Markup, html};
 
 use super::App;
+use super::action::Action;
 use super::failure::{self, Answer};
-use super::form::{Look, agreed, given};
+use super::form::Look;
 use super::kit;
 use super::lists::{Lists, One, ones};
 use super::page::{self, Frame, Head, Tab};
@@ -24,11 +23,7 @@ use super::standing;
 use super::text;
 use super::tiles;
 use super::urls::subscription_url;
-use gridpost_ops::{
-    failure::{Misuse, chain},
-    output::or_dash,
-    subscription::holds_back,
-};
+use gridpost_ops::{output::or_dash, subscription::holds_back};
 
 /// Event subscriptions that are shown.
 const ROWS: usize = 20;
@@ -136,7 +131,8 @@ fn parked_section(app: &App, parked: &Page<Parked>) -> Markup {
             p { "None on this page; the next one may have some." }
         } @else if rows.is_empty() { p { "No delivery is parked." } } @else {
             (kit::table("Parked deliveries", &head, &rows))
-            (change(app, "parked", ("release", "Attempt selected now"), ("cancel", "Cancel selected"),
+            (change(app, "parked", (Action::Release, "Attempt selected now"),
+                (Action::CancelParked, "Cancel selected"),
                 "Cancel them: they become dead letters, or are lost where there is no destination."))
         }
         (kit::next_page("/waiting", &[], parked.next.as_deref()))
@@ -152,98 +148,21 @@ fn choice(app: &App, table: &str, what: &str, id: &str) -> Markup {
 }
 
 /// The form of these boxes: a button, and another one that takes consent; each with its action.
-fn change(app: &App, table: &str, good: (&str, &str), bad: (&str, &str), consent: &str) -> Markup {
+fn change(
+    app: &App,
+    table: &str,
+    good: (Action, &str),
+    bad: (Action, &str),
+    consent: &str,
+) -> Markup {
     html! { @if app.may_change() {
-        form id={ "change-" (table) } method="post" action={ "/waiting/" (table) } {
+        form id={ "change-" (table) } method="post" action=(good.0.url("/waiting")) {
             (app.token())
-            button.pri name="action" value=(good.0) { (good.1) }
+            button.pri { (good.1) }
             label.check { input type="checkbox" name="agreed" value="yes"; (consent) }
-            button.dng.pri name="action" value=(bad.0) { (bad.1) }
+            button.dng.pri formaction=(bad.0.url("/waiting")) { (bad.1) }
         }
     } }
-}
-
-/// Pairs of a form, in which a name may come several times.
-type Pairs = Vec<(String, String)>;
-
-fn all<'a>(pairs: &'a Pairs, name: &'a str) -> impl Iterator<Item = String> + 'a {
-    pairs.iter().filter(move |(known, _)| known == name).filter_map(|(_, value)| given(Some(value)))
-}
-
-/// Returns the chosen ids. There is no "all": that is for the command line.
-fn chosen(pairs: &Pairs) -> Result<BTreeSet<String>, Misuse> {
-    let ids: BTreeSet<_> = all(pairs, "id").collect();
-    match ids.is_empty() {
-        true => Err(Misuse("Nothing was done: choose what is meant in the table.".to_owned())),
-        false => Ok(ids),
-    }
-}
-
-/// The API's result for one: its id, whether nothing of it is left, and why not.
-type Done = (String, bool, Option<String>);
-
-/// Fails with each chosen id that was not handled, and why.
-fn check_all_done(done: &[Done], ids: &BTreeSet<String>) -> Result<(), Misuse> {
-    let of = |id: &String| done.iter().find(|(known, ..)| known == id);
-    let left = ids.iter().filter(|id| !of(id).is_some_and(|(_, is_handled, _)| *is_handled));
-    // The API does not find what has ended or is in hand elsewhere; of the rest it says why.
-    let gone = "it has ended, or is in hand elsewhere";
-    let why = |id: &String| of(id).and_then(|(.., why)| why.as_deref()).map(text::visible);
-    let left = left.map(|id| format!("{id}: {}", why(id).unwrap_or_else(|| gone.to_owned())));
-    let left: Vec<_> = left.collect();
-    if left.is_empty() {
-        return Ok(());
-    }
-    let (count, all) = (left.len(), ids.len());
-    Err(Misuse(format!("{count} of {all} were not handled.\n{}", left.join("\n"))))
-}
-
-/// Checks the same where a request may have failed behind others that changed some.
-fn check_changed(
-    done: &[Done],
-    answer: anyhow::Result<bool>,
-    ids: &BTreeSet<String>,
-) -> anyhow::Result<()> {
-    let handled = done.iter().filter(|(_, is_handled, _)| *is_handled).count();
-    match answer {
-        Ok(_) => Ok(check_all_done(done, ids)?),
-        Err(error) if handled == 0 => Err(error),
-        // A refusal is shown without its context, so what was done is said in a sentence of its own.
-        Err(error) => Err(anyhow::anyhow!(
-            "{handled} of {} were handled before it failed.\n{}",
-            ids.len(),
-            chain(&error)
-        )),
-    }
-}
-
-/// Returns whether nothing of a delivery is parked any more.
-fn is_handled(result: ParkedResult, good: ParkedResult) -> bool {
-    result == good || matches!(result, ParkedResult::AlreadyDelivered | ParkedResult::AlreadyEnded)
-}
-
-pub(super) async fn change_parked(
-    State(app): State<App>,
-    Form(pairs): Form<Pairs>,
-) -> Answer<Redirect> {
-    let ids = chosen(&pairs)?;
-    let (action, good, done) = match all(&pairs, "action").any(|action| action == "cancel") {
-        true => ("cancel", ParkedResult::Canceled, "/waiting?done=ended"),
-        false => ("release", ParkedResult::Released, "/waiting?done=released"),
-    };
-    if good == ParkedResult::Canceled {
-        agreed(&all(&pairs, "agreed").next().unwrap_or_default())?;
-    }
-    let choice = ParkedInput { ids: Some(ids.clone()), ..ParkedInput::default() };
-    let mut handled = Vec::new();
-    let take = |some: Vec<HandledDelivery>| {
-        let one =
-            |one: HandledDelivery| (one.id.to_string(), is_handled(one.result, good), one.message);
-        handled.extend(some.into_iter().map(one));
-    };
-    let answer = app.api.change_parked(action, &choice, take).await;
-    check_changed(&handled, answer, &ids)?;
-    Ok(Redirect::to(done))
 }
 
 fn poison_section(app: &App, list: &PoisonList) -> Markup {
@@ -271,74 +190,9 @@ fn poison_section(app: &App, list: &PoisonList) -> Markup {
         } @else {
             p { "About " (count) " messages." }
             (kit::table("Messages of the poison queue", &head, &rows))
-            (change(app, "poison", ("resend", "Resend selected"), ("purge", "Remove selected"),
+            (change(app, "poison", (Action::ResendPoison, "Resend selected"),
+                (Action::PurgePoison, "Remove selected"),
                 "Remove them for good: their events are counted and logged as dropped."))
-        }
-    }
-}
-
-/// Sends messages of the poison queue back, or removes them.
-pub(super) async fn change_poison(
-    State(app): State<App>,
-    Form(pairs): Form<Pairs>,
-) -> Answer<Redirect> {
-    let ids = chosen(&pairs)?;
-    let chosen = Some(ids.clone());
-    let (handled, good) = match all(&pairs, "action").any(|action| action == "purge") {
-        true => {
-            agreed(&all(&pairs, "agreed").next().unwrap_or_default())?;
-            let input = PurgeInput { ids: chosen, all: None };
-            (app.api.purge_poison(&input).await?, HandledResult::Purged)
-        }
-        false => {
-            let input = ResendInput { ids: chosen, all: None, to: None };
-            (app.api.resend_poison(&input).await?, HandledResult::Resent)
-        }
-    };
-    let done = handled.value.into_iter().map(|one| (one.id, one.result == good, one.message));
-    check_all_done(&done.collect::<Vec<_>>(), &ids)?;
-    Ok(Redirect::to("/waiting?done=poison#poison"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_not_handled_is_named() {
-        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let pairs = vec![pair("csrf", "x"), pair("id", "a"), pair("id", "b")];
-        let ids = chosen(&pairs).expect("two");
-        assert!(chosen(&vec![pair("csrf", "x")]).is_err());
-        let done = |id: &str, is_handled| (id.to_owned(), is_handled, None);
-        assert!(check_all_done(&[done("a", true), done("b", true)], &ids).is_ok());
-        let refused = ("a".to_owned(), false, Some("It can't be read.".to_owned()));
-        for (answer, want) in [
-            (vec![refused, done("b", true)], "a: It can't be read."),
-            (vec![done("b", true)], "a: it has ended, or is in hand elsewhere"),
-        ] {
-            let left = check_all_done(&answer, &ids).expect_err("one").to_string();
-            assert_eq!(left, format!("1 of 2 were not handled.\n{want}"));
-        }
-        let failed = || Err(anyhow::anyhow!("503"));
-        let half = check_changed(&[done("a", true)], failed(), &ids).expect_err("half").to_string();
-        assert_eq!(half, "1 of 2 were handled before it failed.\n503");
-        let none =
-            check_changed(&[done("a", false)], failed(), &ids).expect_err("none").to_string();
-        assert_eq!(none, "503");
-    }
-
-    #[test]
-    fn what_has_ended_is_handled_too() {
-        let good = ParkedResult::Released;
-        for (result, want) in [
-            (good, true),
-            (ParkedResult::AlreadyDelivered, true),
-            (ParkedResult::AlreadyEnded, true),
-            (ParkedResult::Canceled, false),
-            (ParkedResult::Refused, false),
-        ] {
-            assert_eq!(is_handled(result, good), want, "{result}");
         }
     }
 }
