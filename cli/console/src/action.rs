@@ -88,7 +88,8 @@ impl Fields {
 
     /// Returns the ids chosen in a table. There is no "all": that is for the command line.
     fn ids(&self) -> Result<BTreeSet<String>, Misuse> {
-        let ids: BTreeSet<_> = self.all("id").map(str::to_owned).collect();
+        let given = self.all("id").filter(|id| !id.is_empty());
+        let ids: BTreeSet<_> = given.map(str::to_owned).collect();
         let told = || Misuse("Nothing was done: choose what is meant in the table.".to_owned());
         (!ids.is_empty()).then_some(ids).ok_or_else(told)
     }

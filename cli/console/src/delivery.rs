@@ -372,7 +372,7 @@ fn facts(delivery: &Delivery, line: Option<&AttemptLine>) -> Markup {
 }
 
 fn health_card(app: &App, url: &str, name: &str, health: &Health) -> Markup {
-    let remedy = remedy(app, url, health, Some(name)).filter(|_| app.may_change());
+    let remedy = remedy(app, url, health, Some(name)).unwrap_or_default();
     let rows = [
         ("State", Standing::of(health, None).pill()),
         ("Since", standing::since(health)),
@@ -380,11 +380,7 @@ fn health_card(app: &App, url: &str, name: &str, health: &Health) -> Markup {
         ("New events", standing::effect(health)),
         ("Failures in a row", html! { (number(health.failures_in_row.into())) }),
     ];
-    kit::card(
-        "Endpoint health",
-        html! { @if let Some(remedy) = remedy { (remedy) } },
-        kit::kv(&rows),
-    )
+    kit::card("Endpoint health", remedy, kit::kv(&rows))
 }
 
 fn also_waiting(list: &str, others: &anyhow::Result<Page<Delivery>>, shown: &Delivery) -> Markup {

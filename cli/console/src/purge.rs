@@ -24,17 +24,16 @@ pub(super) async fn form(
     Query(fields): Query<Fields>,
 ) -> Answer {
     let chosen = until(&app, &Chosen::of(&fields).0).await?;
-    let counted = count_some(&app, &topic, &name, &chosen.choice()?).await?;
-    let unreadable = match counted.unreadable {
-        0 => None,
-        _ => Some(unreadable(&app, &topic, &name, &chosen).await),
+    let choice = chosen.choice()?;
+    let counted = count_some(&app, &topic, &name, &choice).await?;
+    let looked_through = match counted.unreadable {
+        0 => Ok(Vec::new()),
+        _ => app.api.dead_letters(&topic, &name, &choice, LOOKED_THROUGH).await,
     };
     let (url, whole) = (subscription_url(&topic, &name, "/purge"), format!("{topic}/{name}"));
     let body = html! {
         (planned(&topic, &name, &chosen, &counted))
-        @if let Some(found) = &unreadable {
-            (failure::or_problem("", found, |found| table_of_unreadable(&topic, &name, found)))
-        }
+        (failure::or_problem("", &looked_through, |all| table_of_unreadable(&topic, &name, all)))
         @if app.may_change() {
             (app.act(&url, html! {
                 (chosen.hidden())
@@ -56,49 +55,26 @@ async fn until(app: &App, chosen: &Chosen) -> anyhow::Result<Chosen> {
     Ok(chosen.with("to", &to.to_string()))
 }
 
-/// Pages of the list that are looked through for what can't be read.
-const PAGES_MAX: usize = 10;
+/// Dead letters that are looked through for those that can't be read.
+const LOOKED_THROUGH: usize = 1_000;
 
-/// Lists dead letters that can't be read, as far as a few pages of the list show them.
-async fn unreadable(
-    app: &App,
-    topic: &str,
-    name: &str,
-    chosen: &Chosen,
-) -> anyhow::Result<Vec<DeadLetter>> {
-    let (mut found, mut after, choice) = (Vec::new(), None, chosen.choice()?);
-    for _ in 0..PAGES_MAX {
-        let page = app.api.dead_letters_page(topic, name, &choice, after.as_deref()).await?;
-        found.extend(page.items.into_iter().filter(|one| problem(one).is_some()));
-        after = page.next;
-        if after.is_none() {
-            break;
-        }
-    }
-    Ok(found)
-}
-
-fn problem(one: &DeadLetter) -> Option<&str> {
-    match &one.content {
-        DeadLetterContent::Unreadable { problem } => Some(problem),
-        DeadLetterContent::Record(_) => None,
-    }
-}
-
-fn table_of_unreadable(topic: &str, name: &str, found: &[DeadLetter]) -> Markup {
+fn table_of_unreadable(topic: &str, name: &str, all: &[DeadLetter]) -> Markup {
     let row = |one: &DeadLetter| {
+        let DeadLetterContent::Unreadable { problem } = &one.content else { return None };
         let url = subscription_url(topic, name, &format!("/dead-letters/{}", urls::part(&one.id)));
-        vec![
-            html! { a href=(url) { (text::soft(&one.object_name)) } },
-            html! { (text::visible(problem(one).unwrap_or_default())) },
-        ]
+        let link = html! { a href=(url) { (text::soft(&one.object_name)) } };
+        Some(vec![link, html! { (text::visible(problem)) }])
     };
+    let rows: Vec<_> = all.iter().filter_map(row).collect();
+    if rows.is_empty() {
+        return html! {};
+    }
     html! {
         h2 { "What can't be read" }
         p { "No redrive can send these again. They are deleted with the others, unless a reason, a type, an event or "
             "what was sent again is chosen." }
         (kit::table("Dead letters that can't be read", &[("Object", ""), ("Why it can't be read", "")],
-            found.iter().map(row)))
+            rows))
     }
 }
 

@@ -123,9 +123,10 @@ pub(super) fn remedy(app: &App, url: &str, health: &Health, of: Option<&str>) ->
         Health { until: Some(_), .. } => (Action::Reset, Icon::CHECK, "Mark as fixed"),
         _ => return None,
     };
-    let (class, name) = (of.is_none().then_some("pri"), of.map(|of| format!("{label}: {of}")));
+    let name = of.map(|of| format!("{label}: {of}"));
+    let (class, id) = if of.is_none() { (Some("pri"), Some("remedy")) } else { (None, None) };
     let button = html! {
-        button class=[class] aria-label=[name] { @if of.is_none() { (kit::icon(icon)) } (label) }
+        button class=[class] id=[id] aria-label=[name] { @if of.is_none() { (kit::icon(icon)) } (label) }
     };
     Some(action.form(app, url, button))
 }
