@@ -78,8 +78,8 @@ impl Chosen {
             (!text.is_empty()).then(|| text.to_owned())
         };
         Ok(PurgeDeadLettersInput {
-            from: time("from", self.get("from"))?,
-            to: time("to", self.get("to"))?,
+            from: text("from").map(|from| time("from", &from)).transpose()?,
+            to: text("to").map(|to| time("to", &to)).transpose()?,
             reason: text("reason"),
             event_type: text("type"),
             event_id: text("event"),
@@ -121,17 +121,13 @@ impl Chosen {
     }
 }
 
-fn time(field: &str, text: &str) -> Result<Option<Time>, Misuse> {
-    let text = text.trim();
-    if text.is_empty() {
-        return Ok(None);
-    }
-    match Timestamp::parse_rfc_3339(text) {
-        Some(at) => Ok(Some(at.into())),
-        None => Err(Misuse(format!(
+fn time(field: &str, text: &str) -> Result<Time, Misuse> {
+    let told = || {
+        Misuse(format!(
             "{field} must be a date and time of RFC 3339, such as 2026-01-31T08:00:00Z, but is `{text}`"
-        ))),
-    }
+        ))
+    };
+    Timestamp::parse_rfc_3339(text.trim()).map(Time).ok_or_else(told)
 }
 
 /// Event subscriptions that have a place for dead letters, of a page of topics.

@@ -25,13 +25,14 @@ use super::urls::{self, subscription_url};
 use gridpost_ops::{failure::Misuse, output};
 
 /// Reads what a dry run counts.
-fn counting(fields: &Fields, chosen: &Chosen) -> Result<RedriveInput, Misuse> {
+fn counting(fields: &Fields) -> Result<RedriveInput, Misuse> {
     let number = |what: &str, field: &str, or: u32| match fields.first(field) {
         "" => Ok(or),
         text => text.parse().map_err(|_| Misuse(format!("{what}: `{text}` is not a whole number"))),
     };
     let name = |field: &str| Some(fields.first(field).to_owned()).filter(|name| !name.is_empty());
-    let PurgeDeadLettersInput { from, to, reason, event_type, event_id, .. } = chosen.choice()?;
+    let PurgeDeadLettersInput { from, to, reason, event_type, event_id, .. } =
+        Chosen::of(fields).0.choice()?;
     let target = name("to_name")
         .map(|target| RedriveTarget { event_subscription: Some(target), topic: name("to_topic") });
     Ok(RedriveInput {
@@ -53,14 +54,15 @@ pub(super) async fn form(
     Path((topic, name)): Names,
     Query(fields): Query<Fields>,
 ) -> Answer {
-    render(&app, &topic, &name, &Chosen::of(&fields).0, &html! {}).await
+    render(&app, &topic, &name, &fields, &html! {}).await
 }
 
-async fn render(app: &App, topic: &str, name: &str, chosen: &Chosen, refused: &Markup) -> Answer {
+async fn render(app: &App, topic: &str, name: &str, fields: &Fields, refused: &Markup) -> Answer {
+    let (chosen, _) = Chosen::of(fields);
     let jobs = app.api.redrives_page(topic, name, None).await?;
     let body = html! {
         (refused)
-        @if app.may_change() { (begin_form(app, topic, name, chosen)) }
+        @if app.may_change() { (begin_form(app, topic, name, &chosen, fields)) }
         h2 { "Redrives so far" }
         (list(topic, name, &jobs.items))
         @if jobs.next.is_some() { p.m { "These are the newest; the command line lists them all." } }
@@ -73,9 +75,13 @@ async fn render(app: &App, topic: &str, name: &str, chosen: &Chosen, refused: &M
     Ok(app.live_below(&page, runs, &body))
 }
 
-fn begin_form(app: &App, topic: &str, name: &str, chosen: &Chosen) -> Markup {
+fn begin_form(app: &App, topic: &str, name: &str, chosen: &Chosen, fields: &Fields) -> Markup {
     // A list of those that were sent again is to be sent once more, and a job can't choose the others.
-    let again = chosen.get("sent") == "yes";
+    let again = chosen.get("sent") == "yes" || !fields.first("again").is_empty();
+    let typed = |field: &str, or: &'static str| match fields.first(field) {
+        "" => or.to_owned(),
+        text => text.to_owned(),
+    };
     let chosen = chosen.with("sent", "");
     html! {
         p { "To be sent again: " (chosen.told()) " of " code { (topic) "/" (name) } ". First they are counted; nothing is "
@@ -85,11 +91,11 @@ fn begin_form(app: &App, topic: &str, name: &str, chosen: &Chosen) -> Markup {
             (chosen.hidden())
             fieldset {
                 legend { "How" }
-                label { "Events in a second, 1 to 1000 " input name="rate" inputmode="numeric" value="100"; }
-                label { "Skip events redriven N times or more " input name="max_redrives" inputmode="numeric" value="3"; }
+                label { "Events in a second, 1 to 1000 " input name="rate" inputmode="numeric" value=(typed("rate", "100")); }
+                label { "Skip events redriven N times or more " input name="max_redrives" inputmode="numeric" value=(typed("max_redrives", "3")); }
                 label.check { input type="checkbox" name="again" value="yes" checked[again]; "Send also what an earlier redrive has sent" }
-                label { "To another event subscription (their own where empty) " input name="to_name"; }
-                label { "of the topic (the same where empty) " input name="to_topic"; }
+                label { "To another event subscription (their own where empty) " input name="to_name" value=(typed("to_name", "")); }
+                label { "of the topic (the same where empty) " input name="to_topic" value=(typed("to_topic", "")); }
             }
             button.pri { "Count them (dry run)" }
         }
@@ -122,8 +128,7 @@ pub(super) async fn begin(
     Path((topic, name)): Names,
     Form(fields): Form<Fields>,
 ) -> Answer<Response> {
-    let (chosen, _) = Chosen::of(&fields);
-    let begun = async { app.api.redrive(&topic, &name, &counting(&fields, &chosen)?).await };
+    let begun = async { app.api.redrive(&topic, &name, &counting(&fields)?).await };
     match begun.await {
         Ok(job) => {
             let below = format!("/redrives/{}", job.id);
@@ -131,7 +136,7 @@ pub(super) async fn begin(
         }
         Err(error) => {
             let refused = failure::problem("Nothing was begun.", &error);
-            let page = render(&app, &topic, &name, &chosen, &refused).await?;
+            let page = render(&app, &topic, &name, &fields, &refused).await?;
             Ok((failure::status(&error), page).into_response())
         }
     }
@@ -249,8 +254,7 @@ mod tests {
         let of = |rate: &str| {
             let pairs = [("reason", "R"), ("sent", "no"), ("rate", rate), ("to_name", "s")];
             let pairs = pairs.map(|(name, text)| (name.to_owned(), text.to_owned()));
-            let fields = Fields(pairs.to_vec());
-            counting(&fields, &Chosen::of(&fields).0)
+            counting(&Fields(pairs.to_vec()))
         };
         let text = |text: &str| Some(text.to_owned());
         let counted = of("7").expect("an input");
