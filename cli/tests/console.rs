@@ -122,11 +122,13 @@ async fn what_no_page_sends_changes_nothing() {
     let key = |key: &'static str| ("key", key);
     let agreed = ("agreed", "yes");
     let of = |below: &str| format!("{REFUSED}{below}");
-    let table: [(&str, Fields<'_>, &str); 10] = [
+    let table: [(&str, Fields<'_>, &str); 12] = [
         ("/topics/orders/keys/rotate", &[key("key1")], "Nothing was done"),
         ("/topics/orders/keys/rotate", &[key("key3"), agreed], "key1 and key2"),
         ("/topics/orders/delete", &[("typed", "")], "Nothing was deleted"),
         ("/waiting/parked/release", &[], "Nothing was done"),
+        ("/waiting/parked/cancel", &[("id", NO_ID)], "Nothing was done"),
+        ("/waiting/poison/purge", &[("id", NO_ID)], "Nothing was done"),
         (&of("/secrets/rotate"), &[], "Nothing was done"),
         (&of("/delete"), &[("typed", "refused")], "Nothing was deleted"),
         (&of("/purge"), &[("typed", "refused")], "Nothing was deleted"),
