@@ -9,15 +9,16 @@ use axum::response::Redirect;
 use axum::routing::{self, MethodRouter};
 use gridpost_api::{
     redrive::Redrive,
-    requests::{PurgeInput, RedriveInput, RedriveTarget, ResendInput, ResumeInput},
-    waiting::{HandledResult, ParkedResult},
+    requests::{RedriveInput, RedriveTarget, ResumeInput},
+    waiting::HandledResult::{Purged, Resent},
+    waiting::ParkedResult::{Canceled, Released},
 };
 use gridpost_core::delivery::redrive::JobStatus;
 use maud::{Markup, Render, html};
 use serde::Deserialize;
 
 use super::failure::Answer;
-use super::handled::{change_parked, check_poison};
+use super::handled::{change_parked, change_poison};
 use super::urls::{part, subscription_url, topic_url};
 use super::{App, Shared};
 use gridpost_ops::{failure::Misuse, manage_api::dead_letters::refusal_by_probation};
@@ -175,22 +176,10 @@ impl Action {
                 }
                 api.resume_redrive(topic, name, id, &ResumeInput::default()).await?;
             }
-            Self::Release => {
-                change_parked(app, "release", fields.ids()?, ParkedResult::Released).await?;
-            }
-            Self::CancelParked => {
-                change_parked(app, "cancel", fields.ids()?, ParkedResult::Canceled).await?;
-            }
-            Self::ResendPoison => {
-                let ids = fields.ids()?;
-                let input = ResendInput { ids: Some(ids.clone()), ..ResendInput::default() };
-                check_poison(api.resend_poison(&input).await?, HandledResult::Resent, &ids)?;
-            }
-            Self::PurgePoison => {
-                let ids = fields.ids()?;
-                let input = PurgeInput { ids: Some(ids.clone()), all: None };
-                check_poison(api.purge_poison(&input).await?, HandledResult::Purged, &ids)?;
-            }
+            Self::Release => change_parked(app, "release", fields.ids()?, Released).await?,
+            Self::CancelParked => change_parked(app, "cancel", fields.ids()?, Canceled).await?,
+            Self::ResendPoison => change_poison(app, fields.ids()?, Resent).await?,
+            Self::PurgePoison => change_poison(app, fields.ids()?, Purged).await?,
         }
         let page = done.replace("{id}", &part(id));
         Ok(if name.is_empty() { page } else { subscription_url(topic, name, &page) })

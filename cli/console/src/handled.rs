@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use gridpost_api::{
-    requests::ParkedInput,
-    waiting::{Handled, HandledDelivery, HandledResult, ParkedResult},
+    requests::{ParkedInput, PurgeInput, ResendInput},
+    waiting::{HandledDelivery, HandledMessage, HandledResult, ParkedResult},
 };
 use gridpost_ops::failure::{Misuse, chain};
 
@@ -64,14 +64,20 @@ pub(super) async fn change_parked(
     check(&done, answer, &ids)
 }
 
-/// Fails with each message of the poison queue that was not handled.
-pub(super) fn check_poison(
-    handled: Handled,
+/// Has the API send messages of the poison queue back, or remove them.
+pub(super) async fn change_poison(
+    app: &Shared,
+    ids: BTreeSet<String>,
     good: HandledResult,
-    ids: &BTreeSet<String>,
 ) -> anyhow::Result<()> {
-    let done = handled.value.into_iter().map(|one| (one.id, one.result == good, one.message));
-    check(&done.collect::<Vec<_>>(), Ok(true), ids)
+    let chosen = Some(ids.clone());
+    let handled = match good {
+        HandledResult::Purged => app.api.purge_poison(&PurgeInput { ids: chosen, all: None }).await,
+        _ => app.api.resend_poison(&ResendInput { ids: chosen, ..ResendInput::default() }).await,
+    };
+    let one = |one: HandledMessage| (one.id, one.result == good, one.message);
+    let done: Vec<_> = handled?.value.into_iter().map(one).collect();
+    check(&done, Ok(true), &ids)
 }
 
 #[cfg(test)]
