@@ -14,6 +14,7 @@ use super::below::Below;
 use super::failure::{self, Answer};
 use super::page::{Frame, Names, Tab};
 use super::text::{self, number};
+use super::tiles::waiting_tile;
 use super::urls::{self, subscription_url, topic_url};
 use gridpost_ops::subscription;
 
@@ -22,14 +23,14 @@ const SHOWN_MAX: usize = 50;
 
 pub(super) async fn of_subscription(State(app): State<App>, Path((topic, name)): Names) -> Answer {
     let document = app.api.subscription(&topic, &name).await?;
-    let health = app.api.health(&topic, &name).await;
+    let health = app.api.health(&topic, &name).await.map(|health| vec![health]);
     let whole = format!("{topic}/{name}");
     let url = subscription_url(&topic, &name, "");
     let body = html! {
         div.problem role="note" {
             p { "This deletes the event subscription " code { (whole) } " for good. From then on no event goes to "
                 code { (text::visible(&subscription::show::destination(&document.document))) } "." }
-            (waits(health.as_ref().map(std::slice::from_ref)))
+            (waits(&health))
             p { "Dead letters: " (letters(&document)) }
         }
         (confirm(&app, Action::DeleteSubscription, &url, &whole))
@@ -46,8 +47,7 @@ pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) 
     let count = all.len();
     all.truncate(SHOWN_MAX);
     let healths = app.api.healths(&topic).await;
-    let healths = healths.map(|all| all.into_iter().map(|one| one.health).collect::<Vec<_>>());
-    let waits = waits(healths.as_deref());
+    let healths = healths.map(|all| all.into_iter().map(|one| one.health).collect());
     let url = topic_url(&topic, "");
     let body = html! {
         div.problem role="note" {
@@ -59,7 +59,7 @@ pub(super) async fn of_topic(State(app): State<App>, Path(topic): Path<String>) 
                 ul { @for one in &all {
                     li { a href=(subscription_url(&topic, &one.name, "")) { (one.name) } "; dead letters: " (letters(one)) }
                 } }
-                (waits)
+                (waits(&healths))
             }
         }
         (confirm(&app, Action::DeleteTopic, &url, &topic))
@@ -88,26 +88,14 @@ fn letters(subscription: &EventSubscription) -> Markup {
     }
 }
 
-/// Says how many deliveries wait by those healths, and what becomes of them.
-fn waits(healths: Result<&[Health], &anyhow::Error>) -> Markup {
+/// Says what waits by those healths, and what becomes of it.
+fn waits(healths: &anyhow::Result<Vec<Health>>) -> Markup {
     html! {
+        p { "Events that wait, and those under way, are dropped, counted and logged as SubscriptionDeleted; they become no "
+            "dead letters." }
         @match healths {
-            Ok(all) => {
-                @let is_whole = all.iter().all(|health| health.waiting_deliveries.is_complete);
-                @let sum = all.iter().map(|health| health.waiting_deliveries.count as u64).sum();
-                @let events: Option<u64> = all.iter().map(|health| health.waiting_events).sum();
-                @if let Some(events) = events {
-                    p { "Events that wait: " strong { (number(events)) } "." }
-                } @else if all.iter().any(subscription::holds_back) {
-                    p { "Deliveries are held back before their first attempt, too, and are not counted here. " }
-                }
-                p { "Deliveries that have failed and wait: "
-                    strong { @if !is_whole { "more than " } (number(sum)) } ". " (DROPPED) }
-            }
-            Err(error) => {
-                p { "Deliveries that have failed and wait could not be counted. " (DROPPED) }
-                (failure::told(error))
-            }
+            Ok(all) => div.g.gt { (waiting_tile("", &all.iter().collect::<Vec<_>>(), true, None)) },
+            Err(error) => (failure::problem("Events that wait could not be counted.", error)),
         }
     }
 }
@@ -117,9 +105,6 @@ fn confirm(app: &App, action: Action, url: &str, name: &str) -> Markup {
     action.form(app, url, html! { (typed(name, "it is meant")) button.dng.pri { "Delete" } })
 }
 
-const DROPPED: &str = "Their events, and those under way, are dropped, counted and logged as SubscriptionDeleted; they \
-    become no dead letters.";
-
 #[cfg(test)]
 mod tests {
     use gridpost_ops::testkit::documents;
@@ -127,27 +112,22 @@ mod tests {
 
     use super::*;
 
-    fn health(patch: &Value) -> Health {
-        serde_json::from_value(documents::health(patch)).expect("a health")
-    }
-
     #[test]
     fn what_can_not_be_counted_is_said() {
-        let of = |count: u64, is_complete: bool| {
-            health(&json!({"waitingDeliveries": {"count": count, "isComplete": is_complete}}))
+        let of = |patch: Value| -> anyhow::Result<Vec<Health>> {
+            let health = documents::health(&patch);
+            Ok(vec![serde_json::from_value(health).expect("a health")])
         };
-        let held = health(&json!({"newEvents": "Held"}));
-        let known = health(&json!({"newEvents": "Held", "waitingEvents": 1_000}));
+        let count = json!({"waitingDeliveries": {"count": 5, "isComplete": false}});
         let refused = gridpost_ops::failure::Refusal::from_answer(403, "{}").into();
-        let table: [(Result<&[Health], _>, _, _); 4] = [
-            (Ok(&[of(2, true), of(3, false)]), "<strong>more than 5</strong>", "held back"),
-            (Ok(&[of(2, true), held]), "held back before their first attempt", "more than"),
-            (Ok(&[known]), "wait: <strong>1\u{202f}000</strong>", "held back"),
-            (Err(&refused), "could not be counted", "<strong>0"),
-        ];
-        for (healths, want, other) in table {
-            let shown = waits(healths).into_string();
-            assert!(shown.contains(want) && !shown.contains(other), "{want}: {shown}");
+        for (healths, want) in [
+            (of(count), "more than 5 deliveries"),
+            (of(json!({"newEvents": "Held"})), "not known"),
+            (of(json!({"newEvents": "Held", "waitingEvents": 1_000})), "1\u{202f}000"),
+            (Err(refused), "could not be counted"),
+        ] {
+            let shown = waits(&healths).into_string();
+            assert!(shown.contains(want) && shown.contains("dropped"), "{want}: {shown}");
         }
     }
 }
