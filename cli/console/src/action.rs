@@ -87,6 +87,17 @@ impl Fields {
         (self.first("agreed") == "yes").then_some(()).ok_or_else(|| Misuse(told.to_owned()))
     }
 
+    /// Returns what becomes of the time-to-live of events during a pause.
+    fn is_life_running(&self) -> Result<bool, Misuse> {
+        match self.first("life") {
+            "runs" => Ok(true),
+            "stops" => Ok(false),
+            _ => {
+                Err(Misuse("Nothing was done: choose what becomes of the time-to-live.".to_owned()))
+            }
+        }
+    }
+
     /// Returns the ids chosen in a table. There is no "all": that is for the command line.
     fn ids(&self) -> Result<BTreeSet<String>, Misuse> {
         let given = self.all("id").filter(|id| !id.is_empty());
@@ -152,7 +163,7 @@ impl Action {
                 api.delete_subscription(topic, name).await?;
                 return Ok(topic_url(topic, "?done=deleted"));
             }
-            Self::Pause => drop(api.pause(topic, name, fields.first("life") == "runs").await?),
+            Self::Pause => drop(api.pause(topic, name, fields.is_life_running()?).await?),
             Self::Resume => drop(api.resume(topic, name).await?),
             Self::Reset => drop(api.reset_health(topic, name).await?),
             Self::Resend => drop(api.resend(topic, name, id).await?),
