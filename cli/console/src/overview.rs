@@ -18,7 +18,7 @@ use super::chart::{self, Kind};
 use super::failure::{self, Answer};
 use super::kit::{self, Icon};
 use super::lists::{AT_ONCE, One, ones};
-use super::live::AGAIN;
+use super::live::{self, AGAIN};
 use super::page::{self, Frame, Head, Tab, live_part};
 use super::standing::{self, Standing};
 use super::subscription::remedy;
@@ -114,6 +114,7 @@ async fn body(app: &App, since: Since, now: Timestamp, is_again: bool) -> Markup
     let details: Vec<_> = stream::iter(detailed).map(of_one).buffered(AT_ONCE).collect().await;
     let traffic = traffic.filter(|_| !is_empty);
     html! {
+        (live::read(seen.topics, seen.all.iter().map(|one| &one.health)))
         (live_part("verdict", &html! {
             @if is_empty { (first_steps(seen.topics)) }
             @else { (unread(&seen)) (verdict(&worst, since, seen.is_complete && seen.unread.is_empty())) }

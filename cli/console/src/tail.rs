@@ -42,8 +42,8 @@ const SINCE: TimeSpan = TimeSpan::minutes(10);
 /// A stream that was left for longer does not go on where it was: that would read the log of hours.
 const LEFT_MAX: TimeSpan = TimeSpan::minutes(60);
 
-/// Attempts that a stream catches up with at most: a page keeps 500 lines, and some are told of what is missing.
-const CAUGHT_UP_MAX: usize = 400;
+/// Attempts that a stream sends at once at most: a page keeps 500 lines, and some are told of what is missing.
+const SENT_MAX: usize = 400;
 
 /// How much further a stream has come before it says so without an attempt: a page that connects again goes on
 /// from there.
@@ -308,20 +308,19 @@ async fn following(
     let wanted_ms = position.unwrap_or(now.as_millis()).clamp(0, now.as_millis());
     let from = wanted_ms.max(earliest.as_millis());
     let mut follower = Follower::resumed(app.tail_journal.clone(), query.filter(), from);
-    let CaughtUp { lines, begins_ms } = follower.catch_up(CAUGHT_UP_MAX).await?;
+    let CaughtUp { lines, begins_ms } = follower.catch_up(SENT_MAX).await?;
     let begins_ms = begins_ms.or(Some(from).filter(|from| *from > wanted_ms));
-    let gap = begins_ms.map(|begins_ms| Entry::gap(wanted_ms, &left_out(wanted_ms, begins_ms)));
     let mut following = Following {
         app: std::sync::Arc::clone(app),
         query: query.clone(),
         rated: Instant::now(),
         follower,
-        events: gap.iter().map(|gap| event("gap", gap)).collect(),
+        events: VecDeque::new(),
         told_ms: wanted_ms,
         is_over: false,
         _permit: permit,
     };
-    following.tell(lines);
+    following.tell(CaughtUp { lines, begins_ms });
     Ok(following)
 }
 
@@ -336,8 +335,8 @@ impl Following {
             let html = rate(&self.app, &self.query).await.into_string();
             self.events.push_back(event("part", &html));
         }
-        match self.follower.look().await {
-            Ok(lines) => self.tell(lines),
+        match self.follower.look(SENT_MAX).await {
+            Ok(looked) => self.tell(looked),
             Err(error) => {
                 self.is_over = true;
                 self.events.push_back(event("problem", &chain(&error)));
@@ -345,8 +344,12 @@ impl Following {
         }
     }
 
-    /// Sends attempts, or how far the stream has come without one.
-    fn tell(&mut self, mut lines: Vec<AttemptLine>) {
+    /// Sends attempts, or how far the stream has come without one; before them, what is not shown.
+    fn tell(&mut self, CaughtUp { mut lines, begins_ms }: CaughtUp) {
+        let left_ms = self.told_ms;
+        let begins_ms = begins_ms.filter(|begins_ms| *begins_ms > left_ms);
+        let gap = begins_ms.map(|begins_ms| Entry::gap(left_ms, &left_out(left_ms, begins_ms)));
+        self.events.extend(gap.map(|gap| event("gap", &gap)));
         attempts::keep_each_end_once(&mut lines);
         for entry in lines.iter().map(Entry::of) {
             self.told_ms = self.told_ms.max(entry.at);
@@ -361,12 +364,12 @@ impl Following {
     }
 }
 
-/// Says what a page that was left does not show.
+/// Says what a page that was left, or that gets more than it can show, does not show.
 fn left_out(left_ms: i64, begins_ms: i64) -> Markup {
     let [left, begins] =
         [left_ms, begins_ms].map(|at_ms| text::clock(Time(Timestamp::from_millis(at_ms))));
     html! {
-        "The page was away: what was attempted from " (left) " to " (begins) " is not shown. " code { "gridpost tail --since" }
+        "What was attempted from " (left) " to " (begins) " is not shown. " code { "gridpost tail --since" }
         " and " code { "gridpost explain" } " read it."
     }
 }

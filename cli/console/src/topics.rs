@@ -23,6 +23,7 @@ use super::failure::{self, Answer};
 use super::keys::{self, Section};
 use super::kit::{self, Icon};
 use super::lists::{Lists, One, ones};
+use super::live;
 use super::page::{self, Frame, Head, Tab, live_part};
 use super::standing::{self, Standing};
 use super::text::{self, number};
@@ -153,6 +154,7 @@ async fn of_topic(app: &App, topic: &str, query: SinceQuery, keys: Option<&Keys>
     let counts = (totals, since);
     let body = html! {
         (kit::done(look.done.as_deref()))
+        (live::read(1, healths.iter().flatten().map(|one| &one.health)))
         (live_part("tiles", &html! {
             @if let Some(error) = uncounted { (failure::problem(NOT_COUNTED, error)) }
             @if let Ok(traffic) = &traffic { (tiles(traffic, count, &healths)) }

@@ -26,12 +26,15 @@ use super::form::Look;
 use super::kit;
 use super::urls::with_query;
 
-/// How long an answer is shared: on AWS it is a query of the logs. On one machine it costs milliseconds, and is not to be
+/// How long an answer is shared from when it came: on AWS it is a query of the logs. On one machine it costs milliseconds, and is not to be
 /// older than what the same page says of health.
 const KEPT_ON_ONE_MACHINE: Duration = Duration::from_millis(500);
 const KEPT_ON_AWS: Duration = Duration::from_secs(5 * 60);
 
-/// How long a page waits for the journal, which takes long on AWS alone.
+/// How long an answer is shown after that, while a new one is not there.
+const OLDER_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// How long a page waits for the journal.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Rows of the table of a picture.
@@ -142,41 +145,79 @@ pub(super) struct Traffic {
 /// The journal's answer, or the reason why it gave no answer.
 type JournalAnswer = Result<Arc<JournalQuery>, String>;
 
-/// Answers of the journal that are some seconds old, and questions under way, which all who ask wait for.
+/// Answers of the journal, by the questions without their times.
 #[derive(Debug, Default)]
-pub(super) struct Answers(Mutex<HashMap<String, (Instant, Kept)>>);
+pub(super) struct Answers(Mutex<HashMap<String, Kept>>);
 
-type Kept = Arc<OnceCell<JournalAnswer>>;
+/// A question under way, which all who ask wait for, or its answer.
+#[derive(Clone, Debug)]
+struct Kept {
+    from: Timestamp,
+    /// The answer, with the time when it came.
+    cell: Arc<OnceCell<(Instant, JournalAnswer)>>,
+    /// The answer before it.
+    older: Option<Arc<JournalQuery>>,
+}
+
+impl Kept {
+    fn is_younger(&self, age: Duration) -> bool {
+        self.cell.get().is_none_or(|(at, _)| at.elapsed() < age)
+    }
+}
 
 impl Answers {
-    fn cell(&self, key: String, kept: Duration) -> Kept {
+    /// Returns what is kept of a question; a new one, where its answer failed, is too old, or has another beginning.
+    fn of(&self, question: String, from: Timestamp, age: Duration) -> Kept {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.retain(|_, (at, cell)| at.elapsed() < kept && !matches!(cell.get(), Some(Err(_))));
-        Arc::clone(&answers.entry(key).or_insert_with(|| (Instant::now(), Arc::default())).1)
+        answers.retain(|_, one| one.is_younger(age + OLDER_MAX));
+        let new = |older| Kept { from, cell: Arc::default(), older };
+        let one = answers.entry(question).or_insert_with(|| new(None));
+        if let Some((_, answer)) = one.cell.get()
+            && (answer.is_err() || one.from != from || !one.is_younger(age))
+        {
+            *one = new(answer.as_ref().ok().or(one.older.as_ref()).cloned());
+        }
+        one.clone()
     }
 }
 
 impl Shared {
-    /// Asks the journal, or takes an answer that it gave some seconds ago.
+    /// Returns where a range begins: on AWS so that those who look within five minutes ask for the same.
+    fn begin(&self, since: Since, now: Timestamp) -> Timestamp {
+        let begin = since.begin(now);
+        if self.settings.target.is_dev() { begin } else { Step::FiveMinutes.begin(begin) }
+    }
+
+    /// Asks the journal for what happened since then, or takes an answer that it gave some seconds ago; an older one
+    /// while a new one is not there.
     async fn ask(
         &self,
-        question: JournalQueryInput,
+        mut question: JournalQueryInput,
+        from: Timestamp,
         most: usize,
     ) -> anyhow::Result<Arc<JournalQuery>> {
-        let kept = if self.settings.target.is_dev() { KEPT_ON_ONE_MACHINE } else { KEPT_ON_AWS };
+        let age = if self.settings.target.is_dev() { KEPT_ON_ONE_MACHINE } else { KEPT_ON_AWS };
         let key = format!("{most} {}", serde_json::to_string(&question)?);
-        let (cell, journal) = (self.answers.cell(key, kept), self.journal.clone());
+        let Kept { from, cell, older } = self.answers.of(key, from, age);
+        let JournalQueryInput { series, ledger, attempts, .. } = &mut question;
+        let begins = [
+            series.as_mut().map(|query| &mut query.from),
+            ledger.as_mut().map(|query| &mut query.from),
+            attempts.as_mut().map(|query| &mut query.from),
+        ];
+        begins.into_iter().flatten().for_each(|begin| *begin = Some(from.into()));
+        let journal = self.journal.clone();
         // Goes on although its page does not wait for it.
         let asked = tokio::spawn(async move {
-            let asked = async || match journal.ask(question, most).await {
-                Ok(answer) => Ok(Arc::new(answer)),
-                Err(error) => Err(chain(&error)),
+            let asked = async || {
+                let answer = journal.ask(question, most).await;
+                (Instant::now(), answer.map(Arc::new).map_err(|error| chain(&error)))
             };
-            cell.get_or_init(asked).await.clone()
+            cell.get_or_init(asked).await.1.clone()
         });
         match timeout(PATIENCE, asked).await {
             Ok(told) => told?.map_err(anyhow::Error::msg),
-            Err(_) => Err(Late.into()),
+            Err(_) => older.ok_or_else(|| Late.into()),
         }
     }
 
@@ -189,14 +230,13 @@ impl Shared {
         let query = SeriesQuery {
             topic: scope.topic.map(str::to_owned),
             event_subscription: scope.name.map(str::to_owned),
-            from: Some(since.begin(now).into()),
             step: Some(since.step),
             by: Some(by),
             total,
             ..SeriesQuery::default()
         };
         let question = JournalQueryInput { series: Some(query), ..JournalQueryInput::default() };
-        self.ask(question, usize::MAX).await
+        self.ask(question, self.begin(since, now), usize::MAX).await
     }
 
     /// Reads what happened since then to all, or to one owner.
@@ -209,7 +249,7 @@ impl Shared {
         let answer = self.series(scope, (since, now), (By::All, None)).await?;
         let until = answer.known_until.map_or(now, |known| known.0.min(now));
         let entries = answer.series.as_deref().unwrap_or_default();
-        let times = (since.begin(now), until);
+        let times = (self.begin(since, now), until);
         let kept_from = answer.begins.map(|kept| kept.0);
         Ok(Traffic { kept_from, ..Traffic::of(entries, times, since.step, answer.gaps()) })
     }
@@ -240,11 +280,10 @@ impl Shared {
         let query = LedgerQuery {
             topic: Some(topic.to_owned()),
             event_subscription: Some(name.to_owned()),
-            from: Some(Since::DAY.begin(now).into()),
             ..LedgerQuery::default()
         };
         let question = JournalQueryInput { ledger: Some(query), ..JournalQueryInput::default() };
-        let answer = self.ask(question, usize::MAX).await?;
+        let answer = self.ask(question, Since::DAY.begin(now), usize::MAX).await?;
         let hours = answer.ledger.iter().flatten().filter_map(|entry| {
             let waiting = u64::try_from(entry.waiting?).ok().filter(|waiting| *waiting > 0)?;
             Some((entry.publish_hour.0, waiting))
@@ -263,12 +302,11 @@ impl Shared {
         let query = AttemptsQuery {
             topic: Some(topic.to_owned()),
             event_subscription: Some(name.to_owned()),
-            from: Some(Since::DAY.begin(now).into()),
             failed: failed.then_some(true),
             ..AttemptsQuery::default()
         };
         let question = JournalQueryInput { attempts: Some(query), ..JournalQueryInput::default() };
-        self.ask(question, most).await
+        self.ask(question, Since::DAY.begin(now), most).await
     }
 }
 
@@ -315,7 +353,8 @@ impl Traffic {
         let count = usize::try_from(index(now) + 1).unwrap_or(1);
         let mut steps = vec![Flow::default(); count];
         let mut total = Flow::default();
-        for entry in entries {
+        // An older answer begins earlier.
+        for entry in entries.iter().filter(|entry| entry.time.0 >= begins) {
             let flow = flow(entry);
             add(&mut total, &flow);
             // A clock that was set back leaves counts of times to come.

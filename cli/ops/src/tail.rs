@@ -54,7 +54,8 @@ pub struct Follower {
     pub gaps: Vec<String>,
 }
 
-/// The attempts made while a follower was away.
+/// The attempts made since a follower looked.
+#[derive(Default)]
 pub struct CaughtUp {
     /// The lines, oldest first.
     pub lines: Vec<AttemptLine>,
@@ -82,22 +83,22 @@ impl Follower {
         self.seen.until.as_millis()
     }
 
-    /// Returns the lines that are new since the last look, oldest first; none where the journal asks to wait.
-    pub async fn look(&mut self) -> anyhow::Result<Vec<AttemptLine>> {
-        let question = self.filter.from(self.seen.until);
-        match self.journal.ask(question, usize::MAX).await {
-            Ok(answer) => Ok(self.fresh(answer)),
-            Err(error) if error.downcast_ref::<Refusal>().is_some_and(|it| it.status == 429) => {
-                Ok(Vec::new())
-            }
-            Err(error) => Err(error),
-        }
+    /// Returns the newest of the lines that are new since the last look, `most` at most; none where the journal asks to
+    /// wait.
+    pub async fn look(&mut self, most: usize) -> anyhow::Result<CaughtUp> {
+        self.catch_up(most).await.or_else(|error| match error.downcast_ref::<Refusal>() {
+            Some(refusal) if refusal.status == 429 => Ok(CaughtUp::default()),
+            _ => Err(error),
+        })
     }
 
     /// Returns the newest of what happened since it was left, `most` at most.
     pub async fn catch_up(&mut self, most: usize) -> anyhow::Result<CaughtUp> {
         let answer = self.journal.ask(self.filter.from(self.seen.until), most).await?;
-        let (is_cut, begins) = (answer.next_link.is_some(), answer.begins);
+        let oldest = answer.attempts.iter().flatten().next_back();
+        // What is older than a line that was given was given, too.
+        let is_joined = oldest.is_some_and(|line| self.seen.ids.contains(&line.id));
+        let (is_cut, begins) = (answer.next_link.is_some() && !is_joined, answer.begins);
         let mut lines = self.fresh(answer);
         let older = lines.len().saturating_sub(most);
         lines.drain(..older);
@@ -229,28 +230,32 @@ mod tests {
         let rest = answer(&[entry("a", time)], &json!({}));
         let rows = [("POST /journalQueries ", 200, first), ("GET /journalQueries/q?", 200, rest)];
         let (_api, mut all) = follower(&rows).await;
-        assert_eq!(ids(&all.look().await.expect("lines")), ["a", "b"]);
-        assert!(all.look().await.expect("lines").is_empty(), "each once");
+        assert_eq!(ids(&all.look(usize::MAX).await.expect("lines").lines), ["a", "b"]);
+        assert!(all.look(usize::MAX).await.expect("lines").lines.is_empty(), "each once");
         let (_api, mut busy) = follower(&[("POST /journalQueries ", 429, json!({}))]).await;
-        assert!(busy.look().await.expect("no error").is_empty());
+        assert!(busy.look(1).await.expect("no error").lines.is_empty());
         let (_api, mut denied) = follower(&[("POST /journalQueries ", 403, json!({}))]).await;
-        assert!(denied.look().await.is_err());
+        assert!(denied.look(1).await.is_err());
     }
 
     #[tokio::test]
     async fn what_is_left_out_is_known() {
         let entries = ["5", "4", "3"].map(|at| entry(at, &format!("2026-01-01T00:00:0{at}Z")));
         let ms = |time: &str| Timestamp::parse_rfc_3339(time).map(Timestamp::as_millis);
-        // (what the answer says, how many lines are wanted, where what is there begins)
-        for (patch, most, want) in [
-            (json!({}), 3, None),
-            (json!({}), 2, ms("2026-01-01T00:00:04Z")),
-            (json!({"begins": "2026-01-01T00:00:02Z"}), 3, ms("2026-01-01T00:00:02Z")),
-            (json!({"nextLink": "/journalQueries/q?x"}), 3, ms("2026-01-01T00:00:03Z")),
+        let next = json!({"nextLink": "/journalQueries/q?x"});
+        // (what the answer says, how many lines are wanted, the one that was given before, where what is there begins)
+        for (patch, most, given, want) in [
+            (json!({}), 3, "", None),
+            (json!({}), 2, "", ms("2026-01-01T00:00:04Z")),
+            (json!({"begins": "2026-01-01T00:00:02Z"}), 3, "", ms("2026-01-01T00:00:02Z")),
+            (next.clone(), 3, "", ms("2026-01-01T00:00:03Z")),
+            (next.clone(), 2, "3", None),
+            (next, 1, "3", ms("2026-01-01T00:00:05Z")),
         ] {
             let rows = [("POST /journalQueries ", 200, answer(&entries, &patch))];
             let (_api, mut follower) = follower(&rows).await;
-            let CaughtUp { lines, begins_ms } = follower.catch_up(most).await.expect("caught up");
+            follower.seen.ids.insert(given.to_owned());
+            let CaughtUp { lines, begins_ms } = follower.look(most).await.expect("a look");
             let all = ["3", "4", "5"];
             assert_eq!((ids(&lines), begins_ms), (all[3 - most..].to_vec(), want), "{patch}");
         }

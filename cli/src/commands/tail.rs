@@ -84,7 +84,7 @@ pub async fn run(arguments: TailArguments, common: &Common) -> anyhow::Result<()
         let lines = match no_follow {
             // It fails where it should ask again.
             true => follower.catch_up(usize::MAX).await?.lines,
-            false => follower.look().await?,
+            false => follower.look(usize::MAX).await?.lines,
         };
         for gap in follower.gaps.iter().filter(|gap| noted.insert((*gap).clone())) {
             output::note(&format!("! {gap}"));
