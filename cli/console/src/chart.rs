@@ -73,9 +73,12 @@ fn line(steps: &[Option<f64>], width: usize) -> String {
     path
 }
 
+/// The least height of a spark's scale: a few events are no mountain.
+const SPARK_LEAST: u64 = 4;
+
 /// A line over the time with the area below it. Steps that are not known are not drawn.
 pub(super) fn spark(values: &[Option<u64>], kind: Kind) -> Markup {
-    let highest = values.iter().flatten().max().copied().unwrap_or(0).max(1) as f64;
+    let highest = values.iter().flatten().max().copied().unwrap_or(0).max(SPARK_LEAST) as f64;
     let y = |value: u64| 27.0 - 25.0 * (value as f64 / highest);
     let steps: Vec<_> = values.iter().map(|value| value.map(y)).collect();
     let area = |(step, y): (usize, &Option<f64>)| y.map(|y| format!("M{step} 28V{y:.1}h1V28z"));

@@ -3,7 +3,7 @@
 use maud::{Markup, Render, html};
 
 use super::chart::{Kind, dot};
-use super::text::{self, visible};
+use super::text::{self, number, visible};
 use super::urls::with_query;
 
 /// A picture of one colour beside a word, as a path on a grid of 16.
@@ -288,6 +288,11 @@ pub(super) fn listed(
     rows: &[Vec<Markup>],
 ) -> Markup {
     html! { @if !rows.is_empty() { (flush(title, beside, table(title, head, rows))) } }
+}
+
+/// A count in a cell: of nothing it is quiet. What is not known is a dash.
+pub(super) fn count(count: u64) -> Markup {
+    html! { @if count == 0 { span.m { "0" } } @else { (number(count)) } }
 }
 
 /// The cells of a row of such a table.

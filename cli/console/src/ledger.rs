@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{Query, State};
@@ -47,6 +48,37 @@ const BARS_MAX: u64 = 30;
 const HOURS_TOLD: usize = 25;
 const UNBALANCED_TOLD: usize = 10;
 
+/// The last audit of each range, whose order the next pages go on in.
+#[derive(Debug, Default)]
+pub(super) struct Audits(Mutex<BTreeMap<&'static str, Arc<Audit>>>);
+
+impl Audits {
+    /// Returns the audit that a page was made of, if it is the last one.
+    fn of(&self, since: &str, page: Place) -> Option<Arc<Audit>> {
+        let audits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        audits.get(since).filter(|audit| page.audit_ms == audit.until.as_millis()).cloned()
+    }
+
+    fn keep(&self, since: &'static str, audit: &Arc<Audit>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(since, Arc::clone(audit));
+    }
+}
+
+/// Where a page begins: in the order of one audit alone.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    audit_ms: i64,
+    /// Event subscriptions that the pages before this one have.
+    rows: usize,
+}
+
+impl Place {
+    fn read(text: &str) -> Option<Self> {
+        let (audit_ms, rows) = text.split_once('.')?;
+        Some(Self { audit_ms: audit_ms.parse().ok()?, rows: rows.parse().ok()? })
+    }
+}
+
 /// The sums of each event subscription.
 type Sums<'a> = Vec<(&'a SubscriptionKey, Sum)>;
 
@@ -67,15 +99,20 @@ pub(super) async fn show(
     let command = format!("audit --since {}", since.value);
     let frame = Frame { tab: Tab::Ledger, title: "Ledger", above: Vec::new(), command };
     let head = Head { actions: Some(since.choice("/ledger")), ..Head::default() };
-    // How many event subscriptions the pages before this one have.
-    let after = query.look.after.and_then(|after| after.parse().ok()).unwrap_or(0);
+    let after = query.look.after.as_deref().and_then(Place::read);
     Ok(page::streamed(app.page_of(&frame, &head, &body), async move {
-        let audit = audit::look_back(&app.settings.target, span, Effort::OF_A_PAGE).await;
+        let audit = match after.and_then(|after| app.audits.of(since.value, after)) {
+            Some(audit) => Ok(audit),
+            None => {
+                let audit = audit::look_back(&app.settings.target, span, Effort::OF_A_PAGE).await;
+                audit.map(Arc::new).inspect(|audit| app.audits.keep(since.value, audit))
+            }
+        };
         failure::or_problem("", &audit, |audit| told(audit, since.value, after))
     }))
 }
 
-fn told(audit: &Audit, since: &str, after: usize) -> Markup {
+fn told(audit: &Audit, since: &str, after: Option<Place>) -> Markup {
     let (mut all, mut hours, mut keys) = (Sum::default(), BTreeMap::new(), BTreeMap::new());
     for cell in audit.cells() {
         let (of_hour, of_key) =
@@ -87,11 +124,18 @@ fn told(audit: &Audit, since: &str, after: usize) -> Markup {
     }
     let mut keys: Sums<'_> = keys.into_iter().collect();
     keys.sort_by_key(|(_, sum)| Reverse(sum.rank()));
-    let after = after.min(keys.len());
-    let shown = &keys[after..keys.len().min(after + ROWS)];
-    let end = after + shown.len();
-    let next = (end < keys.len()).then(|| end.to_string());
+    let audit_ms = audit.until.as_millis();
+    let is_there = |page: &Place| page.audit_ms == audit_ms && page.rows < keys.len();
+    let first = after.filter(is_there).map_or(0, |page| page.rows);
+    let shown = &keys[first..keys.len().min(first + ROWS)];
+    let end = first + shown.len();
+    let next = (end < keys.len()).then(|| format!("{audit_ms}.{end}"));
     html! {
+        @if after.is_some() && first == 0 {
+            @let told = "The ledger was counted anew meanwhile, or has no further page.";
+            @let url = with_query("/ledger", &[("since", since)]);
+            (kit::note(Kind::Warn, "This is the first page again", told, kit::button(&url, None, "First page")))
+        }
         (verdict(audit, &all))
         @if keys.is_empty() {
             @let none = "No event was published in this time that an event subscription wanted.";
@@ -100,10 +144,10 @@ fn told(audit: &Audit, since: &str, after: usize) -> Markup {
             (equation(&all))
             (picture(audit, &keys, &all))
             (by_hour(audit, &hours, &all))
-            (by_subscription(shown, after, keys.len()))
+            (by_subscription(shown, first, keys.len(), since))
             (kit::next_page("/ledger", &[("since", since)], next.as_deref()))
         }
-        div.g.g11 { (why_ended(shown)) (by_topic(audit)) }
+        div.g.g11 { (why_ended(&keys)) (by_topic(audit)) }
     }
 }
 
@@ -175,9 +219,21 @@ impl Sum {
     }
 }
 
-fn signed(number: i128) -> String {
+/// Shows a difference: less is more ends than events.
+fn signed(number: i128) -> Markup {
     let digits = text::number(u64::try_from(number.unsigned_abs()).unwrap_or(u64::MAX));
-    if number < 0 { format!("−{digits}") } else { digits }
+    html! {
+        @match number {
+            0 => span.t-ok { "0" },
+            1.. => span.t-bad { (digits) },
+            _ => span.t-warn { "−" (digits) },
+        }
+    }
+}
+
+/// Shows how many events ended so.
+fn toned(kind: Kind, count: u64) -> Markup {
+    html! { @if kind == Kind::Bad && count > 0 { span.t-bad { (number(count)) } } @else { (kit::count(count)) } }
 }
 
 /// Says in sentences what the counts come to, and what they do not have.
@@ -196,7 +252,11 @@ fn verdict(audit: &Audit, all: &Sum) -> Markup {
         }
         (Verdict::Balances, _) => (Kind::Ok, "Every event has a known end, or waits".to_owned()),
     };
-    let sentence = |told: &str| text::sentence(&(told[..1].to_uppercase() + &told[1..]));
+    let sentence = |told: &str| {
+        let mut rest = told.chars();
+        let first = rest.next().into_iter().flat_map(char::to_uppercase);
+        text::sentence(&(first.collect::<String>() + rest.as_str()))
+    };
     let text = html! {
         @for (_, remark) in audit.remarks() { p { (sentence(&remark)) "." } }
         @for left_out in &audit.left_out { p { "The journal: " (text::sentence(left_out)) "." } }
@@ -216,27 +276,28 @@ fn equation(all: &Sum) -> Markup {
     let waiting = format!("{retrying} retrying or parked, {queued} in queues");
     let [missing, many] = [all.missing, all.ends_too_many].map(number);
     let difference = format!("{missing} missing, {many} too many");
-    let term = |kind: Option<Kind>, label: &str, value: &str, note: &str, sign: &str| {
+    let term = |kind: Option<Kind>, label: &str, value: Markup, note: &str, sign: &str| {
         html! {
             div.tile {
                 span.l { @if let Some(kind) = kind { (chart::dot(kind)) } (label) }
                 span.big { (value) }
                 @if !note.is_empty() { span.sm.m { (note) } }
             }
-            @if !sign.is_empty() { span.big.m { (sign) } }
+            span.big.m { (sign) }
         }
     };
     let differs = all.missing > 0 || all.ends_too_many > 0;
     let bad = (all.missing > 0).then_some(Kind::Bad);
+    let plain = |count| html! { (number(count)) };
     html! {
         section.card { div.row.eq {
-            (term(None, "Matched", &number(all.account.matched), "", "+"))
-            (term(None, "Redriven", &number(all.account.redriven), "", "="))
+            (term(None, "Matched", plain(all.account.matched), "", "+"))
+            (term(None, "Redriven", plain(all.account.redriven), "", "="))
             @for (kind, count, name) in all.ends() {
                 @let note = if kind == Kind::Warn && count > 0 { &waiting } else { "" };
-                (term(Some(kind), name, &number(count), note, if kind == Kind::Bad { "" } else { "+" }))
+                (term(Some(kind), name, toned(kind, count), note, if kind == Kind::Bad { "" } else { "+" }))
             }
-            (term(bad, "Difference", &signed(all.difference()), if differs { &difference } else { "" }, ""))
+            (term(bad, "Difference", signed(all.difference()), if differs { &difference } else { "" }, ""))
         } }
     }
 }
@@ -297,17 +358,22 @@ fn by_hour(audit: &Audit, hours: &BTreeMap<Timestamp, Sum>, all: &Sum) -> Markup
     kit::figure("By the hour of the publish", chart::legend(&legend), body, differences)
 }
 
-fn by_subscription(shown: &[(&SubscriptionKey, Sum)], after: usize, all: usize) -> Markup {
+fn by_subscription(
+    shown: &[(&SubscriptionKey, Sum)],
+    after: usize,
+    all: usize,
+    since: &str,
+) -> Markup {
     let row = |(key, sum): &(&SubscriptionKey, Sum)| {
         let Account { matched, redriven, latencies, .. } = &sum.account;
         let [_, p95, _] = text::bounds(latencies);
         let ends = sum.ends();
-        let counts = [*matched, *redriven].into_iter().chain(ends.map(|(_, count, _)| count));
-        let count = |count| html! { @if count == 0 { span.m { "0" } } @else { (number(count)) } };
-        let url = subscription_url(&key.topic, &key.name, "");
+        let counts = [*matched, *redriven].map(kit::count);
+        let ended = ends.map(|(kind, count, _)| toned(kind, count));
+        let url = with_query(&subscription_url(&key.topic, &key.name, ""), &[("since", since)]);
         let name = html! { a href=(url) { (text::soft(&key.name)) } " " span.m { (text::soft(&key.topic)) } };
-        let more = [html! { (signed(sum.difference())) }, html! { (p95) }, chart::mini(&ends)];
-        std::iter::once(name).chain(counts.map(count)).chain(more).collect()
+        let more = [signed(sum.difference()), html! { (p95) }, chart::mini(&ends)];
+        [name].into_iter().chain(counts).chain(ended).chain(more).collect()
     };
     let rows: Vec<_> = shown.iter().map(row).collect();
     let ends = Sum::default().ends().map(|(_, _, name)| name);
@@ -325,10 +391,10 @@ fn by_subscription(shown: &[(&SubscriptionKey, Sum)], after: usize, all: usize) 
     kit::listed("By event subscription", part, &head, &rows)
 }
 
-/// Lists the reasons for which events of these event subscriptions ended, the most frequent ones.
-fn why_ended(shown: &[(&SubscriptionKey, Sum)]) -> Markup {
+/// Lists the reasons for which events ended, the most frequent ones.
+fn why_ended(keys: &Sums<'_>) -> Markup {
     let mut rows: Vec<Row> = Vec::new();
-    for (key, Sum { account, .. }) in shown {
+    for (key, Sum { account, .. }) in keys {
         let url = subscription_url(&key.topic, &key.name, "/dead-letters");
         for (reason, count) in &account.dead_lettered {
             let name = format!("{} · {}", key.name, text::reason(reason));
@@ -354,8 +420,8 @@ fn by_topic(audit: &Audit) -> Markup {
     let row = |(name, Intake { accepted, unmatched }): &(&str, Intake)| {
         vec![
             html! { a href=(urls::topic_url(name, "")) { (text::soft(name)) } },
-            html! { (counted(*accepted, "event", "events")) },
-            html! { (number(*unmatched)) },
+            kit::count(*accepted),
+            kit::count(*unmatched),
         ]
     };
     let mut topics: Vec<_> = audit.topics().into_iter().collect();
@@ -395,7 +461,9 @@ mod tests {
             let ends: u64 = sum.ends().iter().map(|(_, count, _)| count).sum();
             assert_eq!(10, i128::from(ends) + sum.difference());
         }
-        assert_eq!((signed(-1_200), signed(3)), ("−1\u{202f}200".to_owned(), "3".to_owned()));
+        let signed = [-1_200, 0, 3].map(|difference| signed(difference).into_string());
+        let want = ["t-warn\">−1\u{202f}200", "t-ok\">0", "t-bad\">3"];
+        assert_eq!(signed, want.map(|want| format!("<span class=\"{want}</span>")));
     }
 
     /// 501 event subscriptions, some of which lose events, in the hours of a week.
@@ -421,11 +489,28 @@ mod tests {
         }
         let audit =
             Audit { ledger, ..Audit::begun(since, since + HOUR * 168, Ok(Default::default())) };
-        for (after, rows) in [(0, ROWS), (480, 21), (501, 0), (usize::MAX, 0)] {
+        let until = audit.until.as_millis();
+        let [first, last] = [ROWS, 21];
+        // Whether it says that it is no later page.
+        for (after, rows, is_again) in [
+            (String::new(), first, false),
+            (format!("{until}.480"), last, false),
+            (format!("{until}.501"), first, true),
+            (format!("{}.480", until - 1), first, true),
+            ("480".to_owned(), first, false),
+        ] {
+            let after = Place::read(&after);
             let page = told(&audit, "7d", after).into_string();
+            assert_eq!(page.contains("This is the first page again"), is_again, "{after:?}");
+            assert_eq!(page.matches("?since=7d\">").count() - usize::from(is_again), rows);
             let files: usize = crate::assets::FILES.iter().map(|(.., text)| text.len()).sum();
             assert!(page.len() + files < 88_000, "{} and {files}", page.len());
             assert_eq!(page.matches("/subscriptions/").count(), rows, "{page}");
         }
+        let audits = Audits::default();
+        audits.keep("7d", &Arc::new(audit));
+        let shared = [("7d", until), ("7d", until - 1), ("6h", until)]
+            .map(|(since, audit_ms)| audits.of(since, Place { audit_ms, rows: ROWS }).is_some());
+        assert_eq!(shared, [true, false, false]);
     }
 }

@@ -122,6 +122,7 @@ struct Shared {
     journal: Journal,
     tail_journal: Journal,
     answers: traffic::Answers,
+    audits: ledger::Audits,
 }
 
 type App = Arc<Shared>;
@@ -139,6 +140,7 @@ impl Shared {
             tail_journal: Journal::hourly(api.clone(), TAIL_DOLLARS_MAX),
             api: api.api,
             answers: traffic::Answers::default(),
+            audits: ledger::Audits::default(),
         };
         (shared, one_time)
     }

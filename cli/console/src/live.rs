@@ -146,3 +146,27 @@ impl Live {
         Ok((status, now, String::from_utf8(page.into())?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gridpost_ops::testkit::documents;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_reads_much_on_aws_is_looked_at_rarely() {
+        // (lists, healths, waiting deliveries of each, seconds until the next look)
+        for (lists, healths, count, want) in
+            [(1, 3, 0, 30), (10, 1_000, 0, 363), (10, 1_000, 400, 723), (1, 10, 20_000, 183)]
+        {
+            let patch = json!({"waitingDeliveries": {"count": count}});
+            let health: Health =
+                serde_json::from_value(documents::health(&patch)).expect("a health");
+            let page = read(lists, std::iter::repeat_n(&health, healths)).into_string();
+            let every = [false, true].map(|is_dev| every(&page, is_dev).as_secs());
+            assert_eq!(every, [want, 5], "{healths} of {count}");
+        }
+        assert_eq!(every("", false), EVERY_ON_AWS);
+    }
+}

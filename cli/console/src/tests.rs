@@ -8,11 +8,13 @@ use axum::http::Request;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
 use futures::StreamExt;
+use gridpost_core::time::Timestamp;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use url::form_urlencoded::Serializer;
 
 use super::page::{self, live_parts};
+use super::traffic::{Scope, Since};
 use super::{App, Settings, Shared, TAILS_MAX, pages};
 use gridpost_ops::clock;
 use gridpost_ops::target::TargetArguments;
@@ -229,7 +231,9 @@ async fn a_page_reads_up_to_a_limit_and_says_what_it_leaves_out() {
     let healthy = documents::health(&json!({"waitingDeliveries": {"count": 1}}));
     let health = |at: usize| json!({"name": format!("s-{at}"), "health": healthy});
     let overview = crowded("healths", health).await.get("/").await;
-    let parts = ["Only the first 1\u{202f}200", "more than 1\u{202f}200 deliveries"];
+    // Three lists, and two for each event subscription of which deliveries wait.
+    let read = "<!--read 2403-->";
+    let parts = ["Only the first 1\u{202f}200", "more than 1\u{202f}200 deliveries", read];
     shows(&overview, 200, &parts);
     let of = |at: usize| documents::subscription(&format!("s-{at}"), &json!({}));
     let (_, page) = crowded("eventSubscriptions", of).await.get("/dead-letters").await;
@@ -443,6 +447,19 @@ async fn what_can_be_read_is_shown_and_the_rest_says_what_is_missing() {
             ("GET /poison", 200, json!({"value": [], "approximateCount": 0, "isComplete": true})),
         ];
         shows(&Console::of(&rows).await.get(path).await, 200, &[problem, rest]);
+    }
+}
+
+/// An hour has money for one answer.
+#[tokio::test]
+async fn two_looks_within_five_minutes_ask_the_journal_once() {
+    let answer = documents::journal_query(&json!({"dollars": 0.03, "series": []}));
+    let api = FakeApi::naming(&[("\"maxDollars\":0.03}", 200, answer)]).await;
+    let console = Console::over(api).await;
+    for now in ["14:30:08", "14:34:59"] {
+        let now = Timestamp::parse_rfc_3339(&format!("2026-01-08T{now}Z")).expect("a time");
+        let traffic = console.app.traffic(Scope::default(), Since::QUARTER_HOUR, now).await;
+        assert_eq!(traffic.expect("an answer").begins.to_iso_8601(), "2026-01-08T14:15:00.000Z");
     }
 }
 

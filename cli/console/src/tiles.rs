@@ -19,7 +19,8 @@ impl Traffic {
             self.begins.as_millis().saturating_add(at.saturating_mul(self.step.as_millis() as i64))
         };
         let is_kept = |at| self.kept_from.is_none_or(|kept| begin(at) >= kept.as_millis());
-        let each = self.steps.iter().enumerate();
+        // The last step is not over.
+        let each = self.steps.iter().enumerate().take(self.steps.len().saturating_sub(1));
         let known: Vec<_> = each.map(|(at, flow)| is_kept(at).then(|| count(flow))).collect();
         chart::spark(&known, kind)
     }

@@ -453,6 +453,30 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_kept_from_when_it_came_and_then_until_the_next_one_is_there() {
+        let answer = gridpost_ops::testkit::documents::journal_query(&serde_json::json!({}));
+        let answer: Arc<JournalQuery> = Arc::new(serde_json::from_value(answer).expect("one"));
+        let answers = Answers::default();
+        let age = Duration::from_secs(9);
+        let of = |from| answers.of("q".to_owned(), Timestamp::from_millis(from), age);
+        let come = |kept: &Kept, told| kept.cell.set((Instant::now(), told)).expect("the first");
+        let slow = of(1);
+        tokio::time::advance(10 * age).await;
+        assert!(Arc::ptr_eq(&slow.cell, &of(2).cell), "all wait for the question under way");
+        come(&slow, Ok(answer));
+        tokio::time::advance(age / 2).await;
+        assert!(of(1).cell.get().is_some());
+        tokio::time::advance(age).await;
+        let next = of(1);
+        assert!(next.cell.get().is_none() && next.older.is_some());
+        come(&next, Err(String::new()));
+        let again = of(1);
+        assert!(again.cell.get().is_none() && again.older.is_some(), "a failure is not kept");
+        tokio::time::advance(age + OLDER_MAX).await;
+        assert!(Arc::ptr_eq(&again.cell, &of(1).cell));
+    }
+
     #[test]
     fn steps_without_counts_are_there_and_sums_are_those_of_the_whole() {
         let traffic = traffic();
@@ -461,6 +485,8 @@ mod tests {
         assert_eq!(traffic.total.failed["Busy"], 6);
         let sums: Vec<u64> = traffic.fates().iter().map(|one| one.values.iter().sum()).collect();
         assert_eq!(sums, [15, 6, 0, 0]);
+        let spark = traffic.spark(crate::chart::Kind::Ok, |flow| flow.account.delivered);
+        assert!(spark.into_string().contains("viewBox=\"0 0 3 28\""), "without what is not over");
         let coarse = traffic.coarser(2);
         assert_eq!(coarse.each(|flow| flow.account.delivered), [14, 1]);
         assert_eq!(coarse.step, Duration::from_secs(600));

@@ -57,8 +57,9 @@
   const tell = (figure, wanted) => {
     const { dataset } = figure;
     const [names, values, long] = [JSON.parse(dataset.names), JSON.parse(dataset.values), Number(dataset.step)];
-    const count = Math.max(1, ...values.map((series) => series.length));
-    const index = Math.max(0, Math.min(count - 1, wanted(count)));
+    const count = Math.max(1, Number(dataset.steps));
+    const longest = Math.max(...values.map(({ length }) => length));
+    const index = Math.max(0, Math.min(longest - 1, wanted(count)));
     dataset.at = index;
     const from = Number(dataset.t0) + index * long;
     const parts = names.map((name, series) => [name, values[series][index]]).filter(([, value]) => value);

@@ -8,7 +8,12 @@ use super::{Kind, legend};
 use crate::text::{number, visible};
 use gridpost_core::time::Timestamp;
 
-const DAY: u64 = 86_400_000;
+const MINUTE: u64 = 60_000;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// Steps that a picture may have more than there are numbers.
+const STEPS_MORE: usize = 12;
 
 /// Counts of one kind, step by step.
 #[derive(Clone, Debug)]
@@ -56,11 +61,23 @@ impl Span {
         u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
     }
 
+    /// Returns the same with so many steps more that its labels are round times: from six hours on whole hours.
+    pub(super) fn rounded(self) -> Self {
+        let unit = match self.length() / HOUR {
+            0 => MINUTE,
+            1..6 => 10 * MINUTE,
+            _ => HOUR,
+        };
+        let mut longer = (self.steps..self.steps + STEPS_MORE).map(|steps| Self { steps, ..self });
+        let is_round = |span: &Self| parts(span.length(), unit).is_some_and(|parts| parts > 3);
+        longer.find(is_round).unwrap_or(self)
+    }
+
     /// Returns how a point in time is written beside it. The script writes it so in the reader's zone.
     fn form(self, every: u64) -> &'static str {
         match every {
             _ if self.length() > DAY => "day",
-            every if every.is_multiple_of(60_000) => "minute",
+            every if every.is_multiple_of(MINUTE) => "minute",
             _ => "second",
         }
     }
@@ -86,10 +103,13 @@ impl Span {
 
 /// Returns into how many parts a length (milliseconds) is divided so that each is a round time.
 fn gaps(length: u64) -> u64 {
-    let units = [DAY, 3_600_000, 600_000, 60_000, 10_000, 1_000];
-    let round =
-        |unit: u64| [6, 4, 8, 7, 5, 3].into_iter().find(|gaps| length.is_multiple_of(unit * gaps));
-    units.into_iter().find_map(round).unwrap_or(1)
+    let units = [DAY, HOUR, 10 * MINUTE, MINUTE, 10_000, 1_000];
+    units.into_iter().find_map(|unit| parts(length, unit)).unwrap_or(1)
+}
+
+/// Returns into how many parts of whole units a length is divided.
+fn parts(length: u64, unit: u64) -> Option<u64> {
+    [6, 4, 8, 7, 5, 3].into_iter().find(|parts| length.is_multiple_of(unit * parts))
 }
 
 /// Writes a point in time as below a picture, with the day where that is not clear.
@@ -173,12 +193,13 @@ fn drawn(series: &[Series], height: f64, top: u128) -> Markup {
 /// The picture with its frame; the script finds in `data-` what it tells where one points. Beginning and
 /// step are in milliseconds, names and values (by name, then by step) are JSON.
 pub(super) fn figure(label: &str, span: Span, series: &[Series], plot: &Markup) -> Markup {
+    // Of more steps than there are values, the last ones are to come.
     let (names, values): (Vec<_>, Vec<_>) =
         series.iter().map(|one| (visible(&one.name), &one.values)).unzip();
     let json = |text: serde_json::Result<String>| text.unwrap_or_default();
     html! {
         figure.chart tabindex="0" aria-label=(visible(label))
-            data-t0=(span.begins.as_millis()) data-step=(span.step.as_millis())
+            data-t0=(span.begins.as_millis()) data-step=(span.step.as_millis()) data-steps=(span.steps)
             data-names=(json(serde_json::to_string(&names)))
             data-values=(json(serde_json::to_string(&values))) {
             (plot)
@@ -208,7 +229,7 @@ impl<'a> Bars<'a> {
     /// Draws them stacked.
     pub(crate) fn picture(&self) -> Markup {
         let Bars { label, series, mark, low, .. } = self;
-        let span = self.span();
+        let span = self.span().rounded();
         let (width, top) = (span.steps.max(1) * 10, nice(highest(series)));
         let mark = mark.filter(|mark| (0.0..=span.steps as f64).contains(mark));
         let plot = html! {
@@ -331,6 +352,20 @@ mod tests {
             let texts = labels.split("</time>").filter_map(|part| part.rsplit('>').next());
             let texts: Vec<_> = texts.take(first.len()).collect();
             assert_eq!((labels.matches("<li>").count(), &texts[..]), (count, first), "{labels}");
+        }
+        // (seconds of a step, steps that are there, steps that are drawn)
+        for (seconds, steps, want) in [
+            (60, 16, 16),
+            (60, 17, 18),
+            (60, 61, 70),
+            (300, 79, 84),
+            (1_800, 49, 50),
+            (10_800, 57, 58),
+            (5, 24, 24),
+            (3_600, 0, 0),
+        ] {
+            let span = Span { begins, step: Duration::from_secs(seconds), steps };
+            assert_eq!(span.rounded().steps, want, "{steps} of {seconds}");
         }
         let span = Span { begins, step: Duration::from_secs(300), steps: 72 };
         let end = "datetime=\"2026-11-28T14:30:00.000Z\" data-form=\"minute\">14:30";

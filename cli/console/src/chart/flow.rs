@@ -60,14 +60,19 @@ pub(crate) fn flow(sources: &[Source], ends: &[(Kind, u64, &str)]) -> Markup {
     let counts: Vec<_> = sources.iter().map(|one| one.count).collect();
     let ends: Vec<_> = ends.iter().filter(|(_, count, _)| *count > 0).collect();
     let ended: Vec<_> = ends.iter().map(|(_, count, _)| *count).collect();
-    let whole = counts.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
+    let [whole, all_ends] = [&counts, &ended]
+        .map(|counts| counts.iter().fold(0_u64, |sum, count| sum.saturating_add(*count)));
+    // Some events ended twice, or were published before.
+    let more = all_ends.saturating_sub(whole);
+    let more = (more > 0).then(|| text::counted(more, "end more", "ends more"));
     let [left, right] = [&counts, &ended].map(|counts| shares(counts, GAP, LEAST));
     let bottom =
         left.iter().chain(&right).map(|(top, height)| top + height).fold(TOP + WHOLE, f64::max);
     let height = bottom + 16.0;
     let told = sources.iter().map(|one| format!("{} {}", visible(&one.name), number(one.count)));
     let told = spoken(
-        told.chain(ends.iter().map(|(_, count, name)| format!("{name} {}", number(*count)))),
+        told.chain(ends.iter().map(|(_, count, name)| format!("{name} {}", number(*count))))
+            .chain(more.clone()),
     );
     let spread =
         |counts: &[u64], at| shares(counts, 0.0, 0.0).into_iter().map(move |one| (at, one));
@@ -92,8 +97,11 @@ pub(crate) fn flow(sources: &[Source], ends: &[(Kind, u64, &str)]) -> Markup {
                 text x="64%" y="12" { "end" }
                 @for (one, place) in sources.iter().zip(&left) { (label("2%", *place, &one.name, &one.told)) }
                 text.b x="36%" y=(format!("{:.1}", TOP + WHOLE / 2.0)) { (number(whole)) }
+                @if let Some(more) = more {
+                    text x="36%" y=(format!("{:.1}", TOP + WHOLE / 2.0 + 13.0)) { (more) }
+                }
                 @for ((_, count, name), place) in ends.iter().zip(&right) {
-                    (label("66%", *place, &format!("{name} {}", number(*count)), &text::percent(*count, whole)))
+                    (label("66%", *place, &format!("{name} {}", number(*count)), &text::percent(whole.min(*count), whole)))
                 }
             }
         }

@@ -34,7 +34,7 @@ fn name(bucket: usize) -> String {
 
 /// The percentiles, and where they are between all bounds; nothing without events.
 pub(crate) fn strip(latencies: &Latencies) -> Markup {
-    let kinds = PERCENTS.into_iter().zip([Kind::Ok, Kind::Acc, Kind::Warn]);
+    let kinds = PERCENTS.into_iter().zip([Kind::Ok, LINE, Kind::Acc]);
     let found: Vec<_> = kinds
         .filter_map(|(percent, kind)| Some((percent, kind, latencies.percentile(percent)?)))
         .collect();
@@ -58,8 +58,9 @@ pub(crate) fn strip(latencies: &Latencies) -> Markup {
     }
 }
 
-/// The percentile of the line.
+/// The percentile of the line, which has the same colour on the strip.
 const PERCENT: u32 = 95;
+const LINE: Kind = Kind::Warn;
 
 /// Latencies over the time.
 pub(crate) struct Heat<'a> {
@@ -98,7 +99,8 @@ impl Heat<'_> {
     /// Draws how many of each step's events took how long: darker where more of them did.
     pub(crate) fn picture(&self) -> Markup {
         let Heat { label, columns, .. } = self;
-        let (width, height) = (columns.len().max(1) * 10, ROWS * 10);
+        let span = self.span().rounded();
+        let (width, height) = (span.steps.max(1) * 10, ROWS * 10);
         let height_of = |latency| bound_y(bucket(latency)) as f64;
         let line: Vec<_> =
             columns.iter().map(|one| one.percentile(PERCENT).map(height_of)).collect();
@@ -118,15 +120,15 @@ impl Heat<'_> {
                         @let path = cells(columns, shade);
                         @if !path.is_empty() { path.f-acc fill-opacity=(opacity) d=(path) {} }
                     }
-                    @if !line.is_empty() { path.ln.f-warn d=(line) {} }
+                    @if !line.is_empty() { path class={ "ln f-" (LINE.name()) } d=(line) {} }
                 }
-                (self.span().labels())
+                (span.labels())
             }
         };
         let row = |bucket: usize| columns.iter().map(|column| column.counts()[bucket]).collect();
         let series = (0..ROWS).map(|bucket| Series::of(Kind::Acc, &name(bucket), row(bucket)));
         let series: Vec<_> = series.collect();
-        bars::figure(label, self.span(), &series, &plot)
+        bars::figure(label, span, &series, &plot)
     }
 
     /// Lists the percentiles by step, to be unfolded.

@@ -127,11 +127,21 @@ fn pictures_show_their_numbers() {
     ];
     let attempts = [attempt(0.0, 9_000), attempt(99.0, 1_200)];
     let next = Coming { number: 3, status: html! {}, at: None, ends: 999.0, told: html! {} };
-    let table: [(Markup, &[&str]); 7] = [
+    let table: [(Markup, &[&str]); 9] = [
         // Steps that are not known are not drawn.
         (
             spark(&[Some(4), None, Some(2), Some(0)], Kind::Acc),
             &["d=\"M0 2.0h1M2 14.5h1L3 27.0h1\"", "d=\"M0 28V2.0h1V28zM2 28V14.5h1V28zM3"],
+        ),
+        // A few events are no mountain.
+        (spark(&[Some(1), Some(0)], Kind::Acc), &["d=\"M0 20.8h1L1 27.0h1\""]),
+        // More ends than events are no more than all.
+        (
+            flow(
+                &[Source { name: "a".to_owned(), told: String::new(), count: 4 }],
+                &[(Kind::Ok, 6, "sent")],
+            ),
+            &[">100 %<", "a 4, sent 6, 2 ends more", ">2 ends more<"],
         ),
         // Parts share the whole, and the smallest is seen.
         (

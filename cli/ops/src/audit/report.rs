@@ -152,7 +152,10 @@ impl Audit {
         let judged = |last: Timestamp| Timestamp::from_millis(last.as_millis() + OPEN_FOR_MS);
         let open = open.clone().min().zip(open.max().map(judged));
         let open = open.map(|(first, judged)| {
-            format!("what was published from {first} on is not judged before {judged}")
+            format!(
+                "hours that are open are not judged yet: the first began {first}, the last is judged \
+                 {judged}"
+            )
         });
         let (missing, under_way) = match self.verdict() {
             Verdict::Balances => (0, 0),
@@ -232,7 +235,7 @@ dropped. There is no dead letter to send again: the event subscription had no de
 destination could not be written";
 
 const UNDER_WAY: &str = "\
-without a known end. Their hour is still open, or the queues hold messages that may carry them: first attempts, \
+waiting, as far as is known: their hour is still open, or the queues hold messages that may carry them: first attempts, \
 deliveries that wait behind an endpoint in trouble before their first attempt, and dead letters that wait to be \
 written (five minutes by default). Look again when the hour is over for five minutes and the queues are shorter";
 
