@@ -291,8 +291,8 @@ pub(super) fn listed(
 }
 
 /// A count in a cell: of nothing it is quiet. What is not known is a dash.
-pub(super) fn count(count: u64) -> Markup {
-    html! { @if count == 0 { span.m { "0" } } @else { (number(count)) } }
+pub(super) fn count(count: impl Into<Option<u64>>) -> Markup {
+    html! { @match count.into() { None => "–", Some(0) => span.m { "0" }, Some(count) => (number(count)) } }
 }
 
 /// The cells of a row of such a table.

@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Query, State};
@@ -14,6 +14,7 @@ use gridpost_core::{
     time::Timestamp,
 };
 use maud::{Markup, html};
+use tokio::sync::Mutex;
 
 use super::App;
 use super::chart::{self, Bars, Kind, Row, Series, Source};
@@ -48,35 +49,15 @@ const BARS_MAX: u64 = 30;
 const HOURS_TOLD: usize = 25;
 const UNBALANCED_TOLD: usize = 10;
 
-/// The last audit of each range, whose order the next pages go on in.
-#[derive(Debug, Default)]
-pub(super) struct Audits(Mutex<BTreeMap<&'static str, Arc<Audit>>>);
+/// The last audit of each range, in whose order the next pages go on.
+pub(super) type Audits = Mutex<BTreeMap<&'static str, Arc<Audit>>>;
 
-impl Audits {
-    /// Returns the audit that a page was made of, if it is the last one.
-    fn of(&self, since: &str, page: Place) -> Option<Arc<Audit>> {
-        let audits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        audits.get(since).filter(|audit| page.audit_ms == audit.until.as_millis()).cloned()
-    }
+/// Where a page begins: the time of an audit, and the rows before the page in its order.
+type Place = (i64, usize);
 
-    fn keep(&self, since: &'static str, audit: &Arc<Audit>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(since, Arc::clone(audit));
-    }
-}
-
-/// Where a page begins: in the order of one audit alone.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    audit_ms: i64,
-    /// Event subscriptions that the pages before this one have.
-    rows: usize,
-}
-
-impl Place {
-    fn read(text: &str) -> Option<Self> {
-        let (audit_ms, rows) = text.split_once('.')?;
-        Some(Self { audit_ms: audit_ms.parse().ok()?, rows: rows.parse().ok()? })
-    }
+fn place(text: &str) -> Option<Place> {
+    let (audit_ms, rows) = text.split_once('.')?;
+    Some((audit_ms.parse().ok()?, rows.parse().ok()?))
 }
 
 /// The sums of each event subscription.
@@ -99,15 +80,17 @@ pub(super) async fn show(
     let command = format!("audit --since {}", since.value);
     let frame = Frame { tab: Tab::Ledger, title: "Ledger", above: Vec::new(), command };
     let head = Head { actions: Some(since.choice("/ledger")), ..Head::default() };
-    let after = query.look.after.as_deref().and_then(Place::read);
+    let after = query.look.after.as_deref().and_then(place);
     Ok(page::streamed(app.page_of(&frame, &head, &body), async move {
-        let audit = match after.and_then(|after| app.audits.of(since.value, after)) {
-            Some(audit) => Ok(audit),
+        let mut audits = app.audits.lock().await;
+        let is_its = |audit: &&Arc<Audit>| after.is_some_and(|it| it.0 == audit.until.as_millis());
+        let audit = match audits.get(since.value).filter(is_its) {
+            Some(audit) => Ok(Arc::clone(audit)),
             None => {
-                let audit = audit::look_back(&app.settings.target, span, Effort::OF_A_PAGE).await;
-                audit.map(Arc::new).inspect(|audit| app.audits.keep(since.value, audit))
+                audit::look_back(&app.settings.target, span, Effort::OF_A_PAGE).await.map(Arc::new)
             }
         };
+        audits.extend(audit.iter().map(|audit| (since.value, Arc::clone(audit))));
         failure::or_problem("", &audit, |audit| told(audit, since.value, after))
     }))
 }
@@ -125,8 +108,8 @@ fn told(audit: &Audit, since: &str, after: Option<Place>) -> Markup {
     let mut keys: Sums<'_> = keys.into_iter().collect();
     keys.sort_by_key(|(_, sum)| Reverse(sum.rank()));
     let audit_ms = audit.until.as_millis();
-    let is_there = |page: &Place| page.audit_ms == audit_ms && page.rows < keys.len();
-    let first = after.filter(is_there).map_or(0, |page| page.rows);
+    let is_there = |(of, rows): &Place| *of == audit_ms && *rows < keys.len();
+    let first = after.filter(is_there).map_or(0, |(_, rows)| rows);
     let shown = &keys[first..keys.len().min(first + ROWS)];
     let end = first + shown.len();
     let next = (end < keys.len()).then(|| format!("{audit_ms}.{end}"));
@@ -288,11 +271,10 @@ fn equation(all: &Sum) -> Markup {
     };
     let differs = all.missing > 0 || all.ends_too_many > 0;
     let bad = (all.missing > 0).then_some(Kind::Bad);
-    let plain = |count| html! { (number(count)) };
     html! {
         section.card { div.row.eq {
-            (term(None, "Matched", plain(all.account.matched), "", "+"))
-            (term(None, "Redriven", plain(all.account.redriven), "", "="))
+            (term(None, "Matched", kit::count(all.account.matched), "", "+"))
+            (term(None, "Redriven", kit::count(all.account.redriven), "", "="))
             @for (kind, count, name) in all.ends() {
                 @let note = if kind == Kind::Warn && count > 0 { &waiting } else { "" };
                 (term(Some(kind), name, toned(kind, count), note, if kind == Kind::Bad { "" } else { "+" }))
@@ -499,7 +481,7 @@ mod tests {
             (format!("{}.480", until - 1), first, true),
             ("480".to_owned(), first, false),
         ] {
-            let after = Place::read(&after);
+            let after = place(&after);
             let page = told(&audit, "7d", after).into_string();
             assert_eq!(page.contains("This is the first page again"), is_again, "{after:?}");
             assert_eq!(page.matches("?since=7d\">").count() - usize::from(is_again), rows);
@@ -507,10 +489,5 @@ mod tests {
             assert!(page.len() + files < 88_000, "{} and {files}", page.len());
             assert_eq!(page.matches("/subscriptions/").count(), rows, "{page}");
         }
-        let audits = Audits::default();
-        audits.keep("7d", &Arc::new(audit));
-        let shared = [("7d", until), ("7d", until - 1), ("6h", until)]
-            .map(|(since, audit_ms)| audits.of(since, Place { audit_ms, rows: ROWS }).is_some());
-        assert_eq!(shared, [true, false, false]);
     }
 }

@@ -10,6 +10,7 @@ use gridpost_api::journal::{
     JournalQuery, SeriesEntry,
     query::{AttemptsQuery, JournalQueryInput, LedgerQuery, SeriesQuery},
 };
+use gridpost_api::schema::Time;
 use gridpost_core::journal::{By, Flow, Step};
 use gridpost_core::ledger::Account;
 use gridpost_core::name;
@@ -26,13 +27,10 @@ use super::form::Look;
 use super::kit;
 use super::urls::with_query;
 
-/// How long an answer is shared from when it came: on AWS it is a query of the logs. On one machine it costs milliseconds, and is not to be
+/// How long an answer is shared: on AWS it is a query of the logs. On one machine it costs milliseconds, and is not to be
 /// older than what the same page says of health.
 const KEPT_ON_ONE_MACHINE: Duration = Duration::from_millis(500);
 const KEPT_ON_AWS: Duration = Duration::from_secs(5 * 60);
-
-/// How long an answer is shown after that, while a new one is not there.
-const OLDER_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// How long a page waits for the journal.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -159,21 +157,17 @@ struct Kept {
     older: Option<Arc<JournalQuery>>,
 }
 
-impl Kept {
-    fn is_younger(&self, age: Duration) -> bool {
-        self.cell.get().is_none_or(|(at, _)| at.elapsed() < age)
-    }
-}
-
 impl Answers {
     /// Returns what is kept of a question; a new one, where its answer failed, is too old, or has another beginning.
     fn of(&self, question: String, from: Timestamp, age: Duration) -> Kept {
         let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        answers.retain(|_, one| one.is_younger(age + OLDER_MAX));
+        let age_of = |one: &Kept| one.cell.get().map_or(Duration::ZERO, |(at, _)| at.elapsed());
+        // An older answer is shown while a new one is not there.
+        answers.retain(|_, one| age_of(one) < age + KEPT_ON_AWS);
         let new = |older| Kept { from, cell: Arc::default(), older };
         let one = answers.entry(question).or_insert_with(|| new(None));
         if let Some((_, answer)) = one.cell.get()
-            && (answer.is_err() || one.from != from || !one.is_younger(age))
+            && (answer.is_err() || one.from != from || age_of(one) >= age)
         {
             *one = new(answer.as_ref().ok().or(one.older.as_ref()).cloned());
         }
@@ -192,21 +186,14 @@ impl Shared {
     /// while a new one is not there.
     async fn ask(
         &self,
-        mut question: JournalQueryInput,
+        of: impl Fn(Option<Time>) -> JournalQueryInput,
         from: Timestamp,
         most: usize,
     ) -> anyhow::Result<Arc<JournalQuery>> {
         let age = if self.settings.target.is_dev() { KEPT_ON_ONE_MACHINE } else { KEPT_ON_AWS };
-        let key = format!("{most} {}", serde_json::to_string(&question)?);
+        let key = format!("{most} {}", serde_json::to_string(&of(None))?);
         let Kept { from, cell, older } = self.answers.of(key, from, age);
-        let JournalQueryInput { series, ledger, attempts, .. } = &mut question;
-        let begins = [
-            series.as_mut().map(|query| &mut query.from),
-            ledger.as_mut().map(|query| &mut query.from),
-            attempts.as_mut().map(|query| &mut query.from),
-        ];
-        begins.into_iter().flatten().for_each(|begin| *begin = Some(from.into()));
-        let journal = self.journal.clone();
+        let (question, journal) = (of(Some(from.into())), self.journal.clone());
         // Goes on although its page does not wait for it.
         let asked = tokio::spawn(async move {
             let asked = async || {
@@ -227,16 +214,17 @@ impl Shared {
         (since, now): (Since, Timestamp),
         (by, total): (By, Option<bool>),
     ) -> anyhow::Result<Arc<JournalQuery>> {
-        let query = SeriesQuery {
+        let query = |from| SeriesQuery {
             topic: scope.topic.map(str::to_owned),
             event_subscription: scope.name.map(str::to_owned),
+            from,
             step: Some(since.step),
             by: Some(by),
             total,
             ..SeriesQuery::default()
         };
-        let question = JournalQueryInput { series: Some(query), ..JournalQueryInput::default() };
-        self.ask(question, self.begin(since, now), usize::MAX).await
+        let of = |from| JournalQueryInput { series: Some(query(from)), ..Default::default() };
+        self.ask(of, self.begin(since, now), usize::MAX).await
     }
 
     /// Reads what happened since then to all, or to one owner.
@@ -277,13 +265,14 @@ impl Shared {
         name: &str,
         now: Timestamp,
     ) -> anyhow::Result<Vec<(Timestamp, u64)>> {
-        let query = LedgerQuery {
+        let query = |from| LedgerQuery {
             topic: Some(topic.to_owned()),
             event_subscription: Some(name.to_owned()),
+            from,
             ..LedgerQuery::default()
         };
-        let question = JournalQueryInput { ledger: Some(query), ..JournalQueryInput::default() };
-        let answer = self.ask(question, Since::DAY.begin(now), usize::MAX).await?;
+        let of = |from| JournalQueryInput { ledger: Some(query(from)), ..Default::default() };
+        let answer = self.ask(of, Since::DAY.begin(now), usize::MAX).await?;
         let hours = answer.ledger.iter().flatten().filter_map(|entry| {
             let waiting = u64::try_from(entry.waiting?).ok().filter(|waiting| *waiting > 0)?;
             Some((entry.publish_hour.0, waiting))
@@ -299,14 +288,15 @@ impl Shared {
         most: usize,
         now: Timestamp,
     ) -> anyhow::Result<Arc<JournalQuery>> {
-        let query = AttemptsQuery {
+        let query = |from| AttemptsQuery {
             topic: Some(topic.to_owned()),
             event_subscription: Some(name.to_owned()),
+            from,
             failed: failed.then_some(true),
             ..AttemptsQuery::default()
         };
-        let question = JournalQueryInput { attempts: Some(query), ..JournalQueryInput::default() };
-        self.ask(question, Since::DAY.begin(now), most).await
+        let of = |from| JournalQueryInput { attempts: Some(query(from)), ..Default::default() };
+        self.ask(of, Since::DAY.begin(now), most).await
     }
 }
 
@@ -473,7 +463,7 @@ mod tests {
         come(&next, Err(String::new()));
         let again = of(1);
         assert!(again.cell.get().is_none() && again.older.is_some(), "a failure is not kept");
-        tokio::time::advance(age + OLDER_MAX).await;
+        tokio::time::advance(age + KEPT_ON_AWS).await;
         assert!(Arc::ptr_eq(&again.cell, &of(1).cell));
     }
 

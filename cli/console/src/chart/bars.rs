@@ -12,9 +12,6 @@ const MINUTE: u64 = 60_000;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// Steps that a picture may have more than there are numbers.
-const STEPS_MORE: usize = 12;
-
 /// Counts of one kind, step by step.
 #[derive(Clone, Debug)]
 pub(crate) struct Series {
@@ -68,7 +65,7 @@ impl Span {
             1..6 => 10 * MINUTE,
             _ => HOUR,
         };
-        let mut longer = (self.steps..self.steps + STEPS_MORE).map(|steps| Self { steps, ..self });
+        let mut longer = (self.steps..self.steps + 12).map(|steps| Self { steps, ..self });
         let is_round = |span: &Self| parts(span.length(), unit).is_some_and(|parts| parts > 3);
         longer.find(is_round).unwrap_or(self)
     }
