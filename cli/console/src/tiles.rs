@@ -162,15 +162,10 @@ pub(super) fn share(account: &Account) -> Markup {
     ])
 }
 
-/// Shows a count that may be nothing; what is not known is not shown.
-pub(super) fn or_none(count: Option<u64>) -> Markup {
-    html! { @match count { None => {}, Some(0) => "–", Some(count) => (number(count)) } }
-}
-
 /// Shows how many events wait; where that is not known, the deliveries that do at least.
 pub(super) fn waiting(one: &One) -> Markup {
     let events = one.health.waiting_events;
-    html! { @if events.is_none() && one.backlog() > 0 { (one.held()) } @else { (or_none(events)) } }
+    html! { @if events.is_none() && one.backlog() > 0 { (one.held()) } @else { (kit::count(events)) } }
 }
 
 /// Shows what ended undelivered of the event subscription with that URL.
@@ -180,7 +175,7 @@ pub(super) fn undelivered(url: &str, account: Option<&Account>) -> Markup {
         @if let Some((letters, lost)) = ended {
             @if letters > 0 { a href={ (url) "/dead-letters" } { (number(letters)) } }
             @if lost > 0 { span.t-bad { " " (number(lost)) " lost" } }
-            @if letters + lost == 0 { "–" }
+            @if letters + lost == 0 { (kit::count(0)) }
         }
     }
 }
@@ -222,11 +217,12 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_no_number() {
+        let zero = "<span class=\"m\">0</span>";
         for (events, failed, cell, told) in [
-            (Some(0), 0, "–", "0 events"),
+            (Some(0), 0, zero, "0 events"),
             (Some(20_000), 7, "20\u{202f}000", "20\u{202f}000 events"),
             (None, 7, "at least 7 deliveries", "at least 7 deliveries"),
-            (None, 0, "", "events"),
+            (None, 0, "–", "events"),
         ] {
             let health = json!({"waitingEvents": events, "waitingDeliveries": {"count": failed}});
             let health = serde_json::from_value(documents::health(&health)).expect("a health");
@@ -236,7 +232,7 @@ mod tests {
             assert_eq!(one.held(), told);
         }
         assert_eq!(undelivered("/u", None).into_string(), "");
-        assert_eq!(undelivered("/u", Some(&Account::default())).into_string(), "–");
+        assert_eq!(undelivered("/u", Some(&Account::default())).into_string(), zero);
     }
 
     #[test]

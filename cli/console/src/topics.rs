@@ -27,9 +27,7 @@ use super::live;
 use super::page::{self, Frame, Head, Tab, live_part};
 use super::standing::{self, Standing};
 use super::text::{self, number};
-use super::tiles::{
-    self, charts, counted_tile, ended_tiles, latency_tile, or_none, share, waiting_tile,
-};
+use super::tiles::{self, charts, counted_tile, ended_tiles, latency_tile, share, waiting_tile};
 use super::traffic::{Scope, Since, SinceQuery, Totals, Traffic, came, total};
 use super::urls::{self, subscription_url, topic_url, with_query};
 use super::{create_topic, settings, snippets};
@@ -94,13 +92,14 @@ async fn table(app: &App, topics: &[Topic], since: Since) -> Markup {
             html! { @if is_read { (worst(&own)) } @else { "not known" } },
             html! { @if let Some(flow) = &flow { (number(flow.accepted)) } },
             html! { @if let Some(account) = account { (share(account)) } },
-            or_none(waiting.filter(|_| is_read)),
-            or_none(account.map(|account| total(&account.dead_lettered))),
-            or_none(account.map(|account| total(&account.dropped))),
+            kit::count(waiting.filter(|_| is_read)),
+            kit::count(account.map(|account| total(&account.dead_lettered))),
+            kit::count(account.map(|account| total(&account.dropped))),
         ]
     };
     let outcome = format!("Outcome, {}", since.name);
     html! {
+        (live::read(topics.len(), ones.iter().map(|one| &one.health)))
         @if let Err(error) = &totals { (failure::problem(NOT_COUNTED, error)) }
         @if !unread.is_empty() {
             @let title = format!("The health of {} of these topics was not read", unread.len());

@@ -21,7 +21,6 @@ use super::lists::{Lists, One, ones};
 use super::page::{self, Frame, Head, Tab};
 use super::standing;
 use super::text;
-use super::tiles;
 use super::urls::subscription_url;
 use gridpost_ops::{output::or_dash, subscription::holds_back};
 
@@ -73,8 +72,8 @@ async fn by_subscription(app: &App) -> anyhow::Result<Markup> {
             one.link(""),
             one.standing().pill(),
             standing::effect(&one.health),
-            tiles::or_none(one.health.waiting_events),
-            tiles::or_none(Some(deliveries.count as u64)),
+            kit::count(one.health.waiting_events),
+            kit::count(deliveries.count as u64),
             html! { @if let Some(oldest) = deliveries.oldest_publish_time { (text::time(oldest)) } },
         ]
     };
