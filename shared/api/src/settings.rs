@@ -1,4 +1,4 @@
-//! The settings of an event subscription in one table, from which flags, fields of forms, what an export
+//! The settings of event subscriptions and of topics in tables, from which flags, fields of forms, what an export
 //! leaves to variables, and the reference page come. Ranges, defaults and choices are those of the schemas.
 
 mod document;
@@ -8,10 +8,14 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-pub use self::{document::Document, table::SETTINGS};
+pub use self::{
+    document::Document,
+    table::{SETTINGS, TOPIC_SETTINGS},
+};
 use crate::{
     document::read::{Reader, names_of},
     subscription::{EventSubscriptionSettings, filter::advanced},
+    topic::TopicSettings,
 };
 
 /// How a setting is given as text.
@@ -94,12 +98,17 @@ pub struct Setting {
     marks: &'static [Mark],
 }
 
+/// Returns the settings of event subscriptions and of topics. No two have the same path.
+pub fn all() -> impl DoubleEndedIterator<Item = &'static Setting> {
+    SETTINGS.iter().chain(TOPIC_SETTINGS)
+}
+
 /// Returns the setting at a path, in which numbers of rows may stand for `*`.
 pub fn setting(path: &str) -> Option<&'static Setting> {
     let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     let parts = path.split('.').map(|part| if is_number(part) { "*" } else { part });
     let path = parts.collect::<Vec<_>>().join(".");
-    SETTINGS.iter().find(|setting| setting.path == path)
+    all().find(|setting| setting.path == path)
 }
 
 /// Returns the settings in the rows of a list.
@@ -113,7 +122,7 @@ pub fn of_flag(name: &str) -> impl Iterator<Item = &'static Setting> {
 }
 
 /// Objects that have their members in an object `properties`, beside their type.
-const TYPED: [&str; 7] = [
+const TYPED: [&str; 8] = [
     "destination",
     "authentication",
     "clientAssertion",
@@ -121,7 +130,11 @@ const TYPED: [&str; 7] = [
     "deliveryAttributeMappings",
     "messageGroupId",
     "partitionKey",
+    "inputSchemaMapping",
 ];
+
+/// Members that say of which type the object around them is.
+const TYPES: [&str; 3] = ["type", "endpointType", "inputSchemaMappingType"];
 
 /// Returns where a setting stands below `properties`.
 fn pointer(path: &str) -> String {
@@ -129,7 +142,7 @@ fn pointer(path: &str) -> String {
     let mut is_typed = false;
     for part in path.split('.') {
         let is_row = part == "*" || part.parse::<usize>().is_ok();
-        if is_typed && !is_row && !matches!(part, "type" | "endpointType" | "name") {
+        if is_typed && !is_row && part != "name" && !TYPES.contains(&part) {
             pointer.push_str("/properties");
         }
         pointer.push('/');
@@ -168,7 +181,7 @@ impl Setting {
 
     /// Whether it says of which type the object around it is.
     pub fn is_type(&self) -> bool {
-        matches!(self.name(), "type" | "endpointType")
+        TYPES.contains(&self.name())
     }
 
     /// Returns the path of the part that is removed with it: a type takes its object along.
@@ -183,10 +196,16 @@ impl Setting {
         if self.is_type() {
             (object, _) = object.trim_end_matches(".*").rsplit_once('.')?;
         }
-        let name = object.trim_end_matches(".*").rsplit('.').next()?;
-        let is_endpoint = matches!(name, "destination" | "deadLetterDestination");
-        let of_type = if is_endpoint { "endpointType" } else { "type" };
-        TYPED.contains(&name).then(|| format!("{object}.{of_type}"))
+        let name = |object: &'static str| object.trim_end_matches(".*").rsplit('.').next();
+        while !TYPED.contains(&name(object)?) {
+            (object, _) = object.rsplit_once('.')?;
+        }
+        let of_type = match name(object)? {
+            "destination" | "deadLetterDestination" => "endpointType",
+            "inputSchemaMapping" => "inputSchemaMappingType",
+            _ => "type",
+        };
+        Some(format!("{object}.{of_type}"))
     }
 
     /// Whether an object of its type has it; `type_of` returns the text at a path.
@@ -203,11 +222,21 @@ impl Setting {
     }
 }
 
-static SCHEMA: LazyLock<(Reader, Value)> = LazyLock::new(Reader::of::<EventSubscriptionSettings>);
+type Schema = LazyLock<(Reader, Value)>;
+
+static OF_TOPICS: Schema = LazyLock::new(Reader::of::<TopicSettings>);
+static OF_SUBSCRIPTIONS: Schema = LazyLock::new(Reader::of::<EventSubscriptionSettings>);
+
+/// Returns the schema of the document that has a path.
+fn schema_of(path: &str) -> &'static (Reader, Value) {
+    let member = path.split('.').next().unwrap_or_default();
+    let is_of_topic = OF_TOPICS.1["properties"].get(member).is_some();
+    if is_of_topic { &OF_TOPICS } else { &OF_SUBSCRIPTIONS }
+}
 
 /// Returns the schemas of a path's setting, without references: one for each type that has it.
 fn schemas(path: &str) -> Vec<&'static Value> {
-    let (reader, whole) = &*SCHEMA;
+    let (reader, whole) = schema_of(path);
     let pointer = pointer(path);
     let mut found = vec![whole];
     for name in pointer.split('/').skip(1) {
@@ -223,7 +252,7 @@ fn schemas(path: &str) -> Vec<&'static Value> {
 
 /// Returns the names that a choice is among.
 fn names(path: &str) -> Vec<&'static str> {
-    let (reader, _) = &*SCHEMA;
+    let (reader, _) = schema_of(path);
     let mut names: Vec<&str> = Vec::new();
     for name in schemas(path).into_iter().flat_map(|schema| names_of(reader.resolve(schema))) {
         if !names.contains(&name) {
@@ -254,7 +283,7 @@ impl Setting {
 
     /// Returns a keyword of its schema.
     fn keyword(&self, keyword: &str) -> &'static Value {
-        let (reader, _) = &*SCHEMA;
+        let (reader, _) = schema_of(self.path);
         let found = schemas(self.path).into_iter();
         let said = found.map(|schema| match &schema[keyword] {
             Value::Null => &reader.resolve(schema)[keyword],
@@ -288,7 +317,9 @@ impl Setting {
             Kind::Number | Kind::Minutes => self.range(),
             _ => None,
         };
-        let empty = self.default().map(|default| format!("; {default} where empty"));
+        // A hint may say itself what an empty field means.
+        let default = self.default().filter(|_| !self.hint.contains("Empty:"));
+        let empty = default.map(|default| format!("; {default} where empty"));
         let range = range.map(|range| format!("{range}{}.", empty.unwrap_or_default()));
         let parts = range.as_deref().into_iter().chain([self.hint]);
         parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")

@@ -1,9 +1,9 @@
-//! Documents of event subscriptions, written and read by settings.
+//! Documents of event subscriptions and topics, written and read by settings.
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{Kind, SETTINGS, Setting, names, pointer, setting};
+use super::{Kind, SETTINGS, Setting, all, names, pointer, setting};
 use crate::{
     document::{literal, parse, text_of},
     subscription::filter::advanced,
@@ -15,7 +15,7 @@ const RULES: &str = "/retryPolicy/statusRules";
 /// How a client proves itself.
 const PROOF: &str = "destination.authentication.clientAuthentication";
 
-/// The settings of an event subscription, or changes of them: the `properties` of its document. Each has
+/// The settings of an event subscription or a topic, or changes of them: the `properties` of its document. Each has
 /// the path of its row in the table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document(Value);
@@ -129,16 +129,23 @@ impl Document {
     }
 
     /// Sets a setting; without texts it is taken out. A type takes its object along, and so does what is
-    /// set last of an object that has but one type.
+    /// set last of an object.
     pub fn set(&mut self, path: &str, texts: &[String]) {
         let Some(setting) = setting(path) else { return };
         let object = path.rsplit_once('.').map(|(object, _)| object);
         if texts.is_empty() {
             let whole = object.filter(|_| setting.is_type());
             self.remove(whole.unwrap_or(path));
-            let hollow = object.filter(|object| setting.has_one_type() && !self.is_set(object));
-            if let Some(object) = hollow {
-                self.remove(object);
+            let of_one_type = setting.type_path().filter(|_| setting.has_one_type());
+            let of_one_type = of_one_type.as_deref().and_then(|path| path.rsplit_once('.'));
+            let mut above = whole.unwrap_or(path);
+            while let Some((object, _)) = above.rsplit_once('.') {
+                let is_hollow = of_one_type.is_some_and(|(of_one_type, _)| of_one_type == object);
+                let is_bare = self.get(object).as_object().is_some_and(Map::is_empty);
+                if is_bare || is_hollow && !self.is_set(object) {
+                    self.remove(object);
+                }
+                above = object;
             }
             return;
         }
@@ -160,7 +167,7 @@ impl Document {
 
     /// Whether more than choices is set of an object.
     fn is_set(&self, object: &str) -> bool {
-        let own = SETTINGS.iter().filter(|one| one.kind != Kind::Choice);
+        let own = all().filter(|one| one.kind != Kind::Choice);
         let mut own =
             own.filter(|one| one.path.strip_prefix(object).is_some_and(|it| it.starts_with('.')));
         own.any(|one| !self.text(one.path).is_empty())

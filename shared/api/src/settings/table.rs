@@ -1,4 +1,4 @@
-//! The table itself. A setting that is only passed on needs a row here, and no code.
+//! The tables themselves. A setting that is only passed on needs a row here, and no code.
 
 use super::{
     Kind,
@@ -24,9 +24,9 @@ const NONE: Setting = Setting {
 };
 
 macro_rules! settings {
-    ($($kind:ident $path:literal $(, $member:ident: $value:expr)*;)*) => {
-        /// Every setting, in the order of help, forms and the reference page.
-        pub const SETTINGS: &[Setting] =
+    ($(#[$doc:meta])* $all:ident: $($kind:ident $path:literal $(, $member:ident: $value:expr)*;)*) => {
+        $(#[$doc])*
+        pub const $all: &[Setting] =
             &[$(Setting { kind: Kind::$kind, path: $path, $($member: $value,)* ..NONE }),*];
     };
 }
@@ -71,6 +71,8 @@ const REFERENCE: &str =
     "An ARN of Secrets Manager or SSM, instead of the above. endpoint_secrets must name it.";
 
 settings! {
+    /// Every setting of an event subscription, in the order of help, forms and the reference page.
+    SETTINGS:
     Choice "destination.endpointType", label: "Type", words: &[("WebHook", "an https endpoint")];
     Url "destination.endpointUrl", label: "Endpoint's URL", of: WEBHOOK,
         hint: "An absolute https URL. It is asked for its consent.",
@@ -293,4 +295,31 @@ settings! {
         hint: "Instead of the above, where the operator has set endpoint_entra_client.";
     Text "destination.azureActiveDirectoryApplicationIdOrUri", of: WEBHOOK,
         label: "The endpoint's application, for the deployment's own client";
+}
+
+settings! {
+    /// Every setting of a topic, in the order of its form.
+    TOPIC_SETTINGS:
+    Choice "inputSchema", label: "Input schema",
+        hint: "The one schema that the topic takes. It can't be changed later.", words: &[
+            ("", "the kind's: EventGridSchema, or CloudEventSchemaV1_0 for namespace"),
+            ("CustomEventSchema", "events of one's own"),
+        ];
+    Choice "deliveryProfile", label: "Delivery profile",
+        hint: "The table of retry rules, and the form of dead letters.",
+        words: &[("", "the kind's: basic, or namespace")];
+    Flag "disableLocalAuth", label: "Refuse access keys and SAS tokens";
+    Number "idempotency.windowInSeconds", label: "Recognise repeated publishes for (s)",
+        hint: "A publish that is repeated under its Idempotency-Key or x-ms-client-request-id is delivered \
+               once. Empty: keys are not heeded. Costs two writes of the table for each publish with a key.";
+    Choice "inputSchemaMapping.inputSchemaMappingType";
+    Text "inputSchemaMapping.id.sourceField", label: "Id: member of the event";
+    Text "inputSchemaMapping.topic.sourceField", label: "Topic: member of the event";
+    Text "inputSchemaMapping.eventTime.sourceField", label: "Event time: member of the event";
+    Text "inputSchemaMapping.eventType.sourceField", label: "Event type: member of the event";
+    Text "inputSchemaMapping.eventType.defaultValue", label: "Event type: where it is missing";
+    Text "inputSchemaMapping.subject.sourceField", label: "Subject: member of the event";
+    Text "inputSchemaMapping.subject.defaultValue", label: "Subject: where it is missing";
+    Text "inputSchemaMapping.dataVersion.sourceField", label: "Data version: member of the event";
+    Text "inputSchemaMapping.dataVersion.defaultValue", label: "Data version: where it is missing";
 }

@@ -57,16 +57,18 @@ fn every_member_of_the_document_is_a_setting_and_every_setting_is_a_member() {
     let (reader, schema) = Reader::of::<EventSubscriptionSettings>();
     let mut found = BTreeSet::new();
     members(&reader, &schema, "", &mut found);
+    let (reader, schema) = Reader::of::<TopicSettings>();
+    members(&reader, &schema, "", &mut found);
     // Keys are texts, or objects.
     let is_other = |path: &String| {
         OTHERS.contains(&path.as_str())
-            || SETTINGS.iter().any(|one| one.path.starts_with(&format!("{path}.")))
+            || all().any(|one| one.path.starts_with(&format!("{path}.")))
     };
     let found: BTreeSet<_> = found.into_iter().filter(|path| !is_other(path)).collect();
     assert!(found.len() > 50, "{found:?}");
     let missing: Vec<_> = found.iter().filter(|path| setting(path).is_none()).collect();
     assert!(missing.is_empty(), "no row has {missing:?}");
-    for one in SETTINGS.iter().filter(|one| one.list() != Some("retryPolicy.statusRules")) {
+    for one in all().filter(|one| one.list() != Some("retryPolicy.statusRules")) {
         assert!(!schemas(one.path).is_empty(), "{} is no member", one.path);
     }
 }
@@ -115,6 +117,7 @@ fn ranges_defaults_and_choices_are_those_of_the_schemas() {
             "1 to 1,440; 1,440 where empty. From the publish.",
         ),
         ("filter.subjectBeginsWith", ""),
+        ("deliveryProfile", "The table of retry rules, and the form of dead letters."),
     ];
     for (path, want) in table {
         assert_eq!(hint(path), want, "{path}");
@@ -129,6 +132,10 @@ fn ranges_defaults_and_choices_are_those_of_the_schemas() {
     assert_eq!(choices("filter.advancedFilters.*.operatorType").len(), 19);
     assert_eq!(choices("filter.advancedFilters.*.operatorType")[0], "NumberIn: numbers");
     assert_eq!(choices("destination.messageGroupId.type")[1], "Static: this text");
+    assert_eq!(choices("deliveryProfile")[1..], ["basic", "basic2021", "namespace"]);
+    assert_eq!(choices("inputSchema")[3], "CustomEventSchema: events of one's own");
+    let window = hint("idempotency.windowInSeconds");
+    assert!(window.starts_with("60 to 86,400. A publish"), "{window}");
 }
 
 /// Settings, each with its texts.
@@ -148,7 +155,28 @@ fn texts_come_back_as_they_were() {
     };
     let list = "destination.deliveryAttributeMappings.0";
     // What is there before, what is set, and what is there then.
-    let table: [(Value, Sets<'_>, Value); 15] = [
+    let mapping = |members: Value| json!({"inputSchemaMapping": {"inputSchemaMappingType": "Json", "properties": members}});
+    let table: [(Value, Sets<'_>, Value); 19] = [
+        (
+            json!({}),
+            &[("inputSchemaMapping.id.sourceField", &["a"])],
+            mapping(json!({"id": {"sourceField": "a"}})),
+        ),
+        (
+            mapping(json!({"id": {"sourceField": "a"}, "subject": {"defaultValue": "s"}})),
+            &[("inputSchemaMapping.id.sourceField", &[])],
+            mapping(json!({"subject": {"defaultValue": "s"}})),
+        ),
+        (
+            mapping(json!({"subject": {"defaultValue": "s"}})),
+            &[("inputSchemaMapping.subject.defaultValue", &[])],
+            json!({}),
+        ),
+        (
+            json!({"idempotency": {"windowInSeconds": 60}}),
+            &[("idempotency.windowInSeconds", &[])],
+            json!({}),
+        ),
         (json!({}), &[("labels", &["a", "b"])], json!({"labels": ["a", "b"]})),
         (
             json!({}),
