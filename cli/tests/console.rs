@@ -133,7 +133,7 @@ async fn what_no_page_sends_changes_nothing() {
         (&of("/delete"), &[("typed", "refused")], "Nothing was deleted"),
         (&of("/purge"), &[("typed", "refused")], "Nothing was deleted"),
         (&of("/redrive"), &[("rate", "fast")], "Nothing was begun"),
-        (&of("/retry"), &[("attempts", "3"), ("minutes", "30")], "was made from"),
+        (&of("/retry"), &[("retryPolicy.schedule", "3")], "was made from"),
         (&of("/edit/json"), &[("document", "{}")], "was made from"),
     ];
     for (path, fields, told) in table {

@@ -240,8 +240,8 @@ export function actions(ground) {
     await session.field("Attempts at most").fill("7");
     assert.equal(await session.click("Save"), 412);
     await session.says("eventTimeToLiveInMinutes");
-    const fields = await page.locator("input[name=attempts], input[name=minutes]").evaluateAll((all) => all.map((it) => it.value));
-    assert.deepEqual(fields, ["7", "90"]);
+    const fields = await page.locator("input[name^='retryPolicy.']").evaluateAll((all) => all.map((it) => it.value));
+    assert.deepEqual(fields, ["7", "90", "5, 60"]);
     await session.click("Save");
     await session.says("Saved.");
     await session.go(at("policy", "one", "/retry"));

@@ -22,6 +22,9 @@ const HIDDEN = ["\u202egnp.exe", "\u2066a\u2069", "\u200bzero", "\ufeffmark", "\
 
 const HIDES = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/;
 
+/** Fields of a retry policy. */
+const POLICY = ["maxDeliveryAttempts", "eventTimeToLiveInMinutes", "schedule"];
+
 /** Elements on a page that the console never writes. */
 const STRANGE = "img:not([src='/assets/icon.svg']), iframe, object, main script, [onerror], [onload], [href^='javascript:'], "
   + "[data-preview^=http], [data-copy=hacked], [data-stream^=http], meta[http-equiv], marquee";
@@ -206,7 +209,7 @@ export function hostile(ground, attack) {
         `${at}/redrives/${one}`, `/cost?events=${one}`, `/tail?topic=${one}&name=${one}`];
       const answered = [`/?done=${one}`, `/topics/addressed?after=${one}`, `/ledger?since=${one}&after=${one}`,
         `/events?topic=addressed&id=${one}&since=${one}`,
-        `${at}/retry?attempts=${one}&minutes=${one}&schedule=${one}&answers=${one}`,
+        `${at}/retry?${POLICY.map((it) => `retryPolicy.${it}=${one}`).join("&")}&answers=${one}`,
         `${at}/dead-letters?reason=${one}&type=${one}`, `${at}/redrive?event=${one}&reason=${one}`,
         `${at}/purge?event=${one}`];
       for (const path of [...refused, ...answered]) {

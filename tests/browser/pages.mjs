@@ -42,7 +42,7 @@ async function filled(world, session) {
     Topic: ["/topics/pages", "/topics/bare", ...["/publish", "/publish?as=json", "/subscribe", "/edit", "/delete"].map((it) => `/topics/pages${it}`)],
     "Event subscription": [BUSY, REFUSED, "/topics/pages/subscriptions/signed", `${BUSY}/delete`],
     Edit: [`${BUSY}/edit`, `${BUSY}/edit/json`],
-    "Retry schedule": [`${BUSY}/retry`, `${BUSY}/retry?attempts=99`],
+    "Retry schedule": [`${BUSY}/retry`, `${BUSY}/retry?retryPolicy.maxDeliveryAttempts=99`],
     "Test its filter": [`${BUSY}/filter`],
     "Test event": [`${BUSY}/test-event`],
     "Failing deliveries": [`${BUSY}/deliveries`, `${REFUSED}/deliveries`, delivery],

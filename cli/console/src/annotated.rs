@@ -1,13 +1,30 @@
-//! Shows a document with its problems at their places.
+//! Shows why a document was refused: the document with its problems at their places.
 
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{failure, text};
-use gridpost_ops::failure::Detail;
+use gridpost_ops::failure::{Detail, Refusal};
+
+/// Shows a refusal of a document, with the document as far as it could be read.
+pub(super) fn refused(error: &anyhow::Error, document: Option<&Value>) -> Markup {
+    let refusal = error.downcast_ref::<Refusal>();
+    let placed = refusal.filter(|refusal| !refusal.details.is_empty()).zip(document);
+    let Some((refusal, document)) = placed else {
+        return failure::problem("Nothing was saved.", error);
+    };
+    html! {
+        div.problem role="alert" {
+            p { strong { "Nothing was saved." } }
+            p { (text::prose(&refusal.message)) }
+            (annotated(document, &refusal.details))
+            @if let Some(step) = refusal.next_step() { p { (step) } }
+        }
+    }
+}
 
 /// A document, line by line, with each problem below the line of its member.
-pub(super) fn annotated(document: &Value, problems: &[Detail]) -> Markup {
+fn annotated(document: &Value, problems: &[Detail]) -> Markup {
     let mut lines = Vec::new();
     write(document, "", "", "", &mut lines);
     let is_placed =
@@ -54,7 +71,6 @@ fn write(value: &Value, path: &str, indent: &str, name: &str, lines: &mut Vec<(S
 
 #[cfg(test)]
 mod tests {
-    use gridpost_ops::failure::Refusal;
     use serde_json::json;
 
     use super::*;

@@ -15,12 +15,9 @@ mod attempts;
 mod below;
 mod chart;
 mod cost;
-mod create_topic;
 mod delete;
 mod delivery;
 mod edit;
-mod edit_json;
-mod edit_topic;
 mod event;
 mod failure;
 mod filter;
@@ -44,9 +41,7 @@ mod settings;
 mod snippets;
 mod sought;
 mod standing;
-mod subscribe;
 mod subscription;
-mod subscription_form;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -60,14 +55,15 @@ mod waiting;
 use std::sync::Arc;
 
 use anyhow::Context;
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use action::Action;
+use edit::Page;
 use gridpost_api::client::Client;
 use gridpost_ops::journal::Journal;
 use gridpost_ops::manage_api::{ManageApi, Sender};
@@ -207,13 +203,19 @@ fn pages() -> Router<App> {
         .route("/tail/stream", get(tail::stream))
         .route("/cost", get(cost::show))
         .route("/topics", get(topics::list))
-        .route("/create-topic", get(create_topic::show).post(create_topic::create))
-        .route("/topics/{topic}/edit", get(edit_topic::show).post(edit_topic::save))
+        .route("/create-topic", get(edit::show).post(edit::save).layer(Extension(Page::NewTopic)))
+        .route(
+            "/topics/{topic}/edit",
+            get(edit::show).post(edit::save).layer(Extension(Page::Topic)),
+        )
         .route("/topics/{topic}/delete", get(delete::of_topic).merge(Action::DeleteTopic.post()))
         .route("/topics/{topic}", get(topics::show))
         .route("/topics/{topic}/keys", post(topics::reveal_keys))
         .route("/topics/{topic}/keys/rotate", post(topics::rotate_key))
-        .route("/topics/{topic}/subscribe", get(subscribe::show).post(subscribe::create))
+        .route(
+            "/topics/{topic}/subscribe",
+            get(edit::show).post(edit::save).layer(Extension(Page::NewSubscription)),
+        )
         .route("/topics/{topic}/publish/check", post(publish::check_typed))
         .route("/topics/{topic}/publish", get(publish::show).post(publish::send))
         .nest("/topics/{topic}/subscriptions/{name}", of_subscription())
@@ -227,11 +229,11 @@ fn of_subscription() -> Router<App> {
         .route("/resume", Action::Resume.post())
         .route("/secrets", post(subscription::reveal_secrets))
         .route("/secrets/rotate", post(subscription::rotate_secret))
-        .route("/edit", get(edit::show).post(edit::save))
+        .route("/edit", get(edit::show).post(edit::save).layer(Extension(Page::Subscription)))
         .route("/delete", get(delete::of_subscription).merge(Action::DeleteSubscription.post()))
-        .route("/edit/json", get(edit_json::show).post(edit_json::save))
-        .route("/retry", get(retry::show).post(retry::save))
-        .route("/retry/preview", post(retry::preview_typed))
+        .route("/edit/json", get(edit::show).post(edit::save).layer(Extension(Page::Json)))
+        .route("/retry", get(edit::show).post(edit::save).layer(Extension(Page::Retry)))
+        .route("/retry/preview", post(edit::preview))
         .route("/filter", get(filter::show).post(filter::test))
         .route("/test-event", get(filter::test_event).post(filter::send_test_event))
         .route("/deliveries", get(delivery::list))

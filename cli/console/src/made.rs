@@ -4,13 +4,11 @@
 use gridpost_api::{
     client::Condition,
     document::{difference, merge},
-    subscription::{EventSubscriptionInput, patch_of},
 };
 use maud::{Markup, html};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
-use super::App;
 use super::failure;
 use super::kit;
 use super::text;
@@ -67,27 +65,6 @@ pub(super) fn is_conflict(error: &anyhow::Error) -> bool {
 /// Returns a document as a value, to compare it with another one.
 pub(super) fn value(document: &impl Serialize) -> Value {
     serde_json::to_value(document).unwrap_or_default()
-}
-
-/// Returns whether a patch changes nothing.
-pub(super) fn is_empty(patch: &Value) -> bool {
-    patch.as_object().is_some_and(Map::is_empty)
-}
-
-/// Sends what was changed of an event subscription, if anything was. Returns the code of what was done.
-pub(super) async fn save(
-    app: &App,
-    (topic, name): (&str, &str),
-    made: &Made,
-    mine: &Value,
-) -> anyhow::Result<&'static str> {
-    let was: EventSubscriptionInput = made.was()?;
-    let patch = patch_of(&value(&was), mine);
-    if is_empty(&patch) {
-        return Ok("unchanged");
-    }
-    app.api.clone().only_if(made.condition()?).patch_subscription(topic, name, &patch).await?;
-    Ok("saved")
 }
 
 /// Merges the changes made on the page into what is saved now.
@@ -182,6 +159,7 @@ fn differing<'d>(old: &'d Value, new: &'d Value) -> Vec<Vec<&'d str>> {
 
 #[cfg(test)]
 mod tests {
+    use gridpost_api::subscription::EventSubscriptionInput;
     use serde_json::json;
 
     use super::*;

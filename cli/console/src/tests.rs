@@ -96,14 +96,14 @@ fn webhook(url: &str) -> Value {
 #[tokio::test]
 async fn what_is_typed_stays_where_the_api_refuses_it_or_does_not_answer() {
     let none = Value::Null;
-    let topic = json!({"properties": {"deliveryProfile": "basic"}});
+    let topic = json!({"properties": {"inputSchema": "CustomEventSchema"}});
     let policy = json!({"maxDeliveryAttempts": 30, "eventTimeToLiveInMinutes": 1440});
     let policy = json!({"properties": {"retryPolicy": policy}});
     let subscription = webhook("https://e.example/was");
     let [subscribe, edit_topic] = ["subscribe", "edit"].map(|below| format!("{ORDERS}/{below}"));
     let [retry, edit, edit_json] =
         ["retry", "edit", "edit/json"].map(|below| format!("{BILLING}/{below}"));
-    let publish = format!("{ORDERS}/publish");
+    let (create_topic, publish) = ("/create-topic".to_owned(), format!("{ORDERS}/publish"));
     let labels = json!({"properties": {"labels": ["typed"]}}).to_string();
     let kind = ("destination.endpointType", "WebHook");
     let shown = ("destination.shown", "WebHook");
@@ -113,7 +113,13 @@ async fn what_is_typed_stays_where_the_api_refuses_it_or_does_not_answer() {
     let mut event: Vec<_> = members.iter().map(|name| (name.as_str(), "typed-here")).collect();
     event.push(("action", "publish"));
     // A form's path, the state that it was made from, its fields, and what stays.
-    let table: [(_, _, Fields<'_>, &[&str]); 7] = [
+    let table: [(_, _, Fields<'_>, &[&str]); 8] = [
+        (
+            &create_topic,
+            &none,
+            &[("name", "typed"), ("idempotency.windowInSeconds", "77")],
+            &["value=\"typed\"", "value=\"77\""],
+        ),
         (
             &subscribe,
             &none,
@@ -123,13 +129,17 @@ async fn what_is_typed_stays_where_the_api_refuses_it_or_does_not_answer() {
         (
             &edit_topic,
             &topic,
-            &[("made.own", "yes"), ("inputSchemaMapping.id.sourceField", "typed-id")],
+            &[("inputSchemaMapping.id.sourceField", "typed-id")],
             &["value=\"typed-id\""],
         ),
         (
             &retry,
             &policy,
-            &[("attempts", "17"), ("minutes", "1440"), ("schedule", "5, 61"), ("answers", "503")],
+            &[
+                ("retryPolicy.maxDeliveryAttempts", "17"),
+                ("retryPolicy.schedule", "5, 61"),
+                ("answers", "503"),
+            ],
             &["value=\"17\"", "value=\"5, 61\"", "value=\"503\"", "timeline can't be shown"],
         ),
         (

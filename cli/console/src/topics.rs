@@ -30,7 +30,7 @@ use super::text::{self, number};
 use super::tiles::{self, charts, counted_tile, ended_tiles, latency_tile, share, waiting_tile};
 use super::traffic::{Scope, Since, SinceQuery, Totals, Traffic, came, total};
 use super::urls::{self, subscription_url, topic_url, with_query};
-use super::{create_topic, settings, snippets};
+use super::{edit, settings, snippets};
 
 const NOT_COUNTED: &str = "What was counted could not be read.";
 
@@ -50,7 +50,7 @@ pub(super) async fn list(
     };
     let actions = html! {
         (since.choice("/topics"))
-        @if app.may_change() { a.btn.pri href=(create_topic::URL) { (kit::icon(Icon::PLUS)) "Create topic" } }
+        @if app.may_change() { a.btn.pri href=(edit::NEW_TOPIC) { (kit::icon(Icon::PLUS)) "Create topic" } }
     };
     let command = "topic list".to_owned();
     let frame = Frame { tab: Tab::Topics, title: "Topics", above: Vec::new(), command };

@@ -1,6 +1,6 @@
 //! Problems of a document, each at the field that it is about.
 
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
 use gridpost_ops::failure::{Detail, Refusal};
 
@@ -13,7 +13,7 @@ struct Problem {
     field: String,
     message: String,
     /// The id of the field that shows it.
-    shown: OnceCell<String>,
+    shown: OnceLock<String>,
 }
 
 impl Placed {
@@ -29,7 +29,7 @@ impl Placed {
 
     pub(crate) fn add(&mut self, field: &str, message: impl Into<String>) {
         let (field, message) = (field.to_owned(), message.into());
-        self.0.push(Problem { field, message, shown: OnceCell::new() });
+        self.0.push(Problem { field, message, shown: OnceLock::new() });
     }
 
     pub(crate) fn rename(&mut self, name: impl Fn(&str) -> Option<String>) {

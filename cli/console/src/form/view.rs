@@ -26,6 +26,8 @@ pub(crate) struct Text<'a> {
     /// Problems of this member are this field's, too.
     pub(crate) also: Option<&'a str>,
     pub(crate) is_secret: bool,
+    /// Whether characters that do not show are written as in JSON.
+    pub(crate) is_json: bool,
 }
 
 pub(crate) fn id_of(name: &str) -> String {
@@ -67,7 +69,7 @@ impl<'a> View<'a> {
 
     /// A line; a secret one is written and never shown.
     pub(crate) fn text(&self, text: Text<'_>) -> Markup {
-        let Text { name, label, hint, placeholder, mode, also, is_secret } = text;
+        let Text { name, label, hint, placeholder, mode, also, is_secret, .. } = text;
         let below = self.below(name, also, hint);
         let (kind, autocomplete) =
             if is_secret { ("password", "new-password") } else { ("text", "off") };
@@ -85,10 +87,14 @@ impl<'a> View<'a> {
 
     /// Several lines; secret ones are written and never shown.
     pub(crate) fn lines(&self, text: Text<'_>) -> Markup {
-        let Text { name, label, hint, also, is_secret, .. } = text;
+        let Text { name, label, hint, also, is_secret, is_json, .. } = text;
         let below = self.below(name, also, hint);
-        let text = if is_secret { "" } else { self.fields.get(name) };
-        let rows = text.lines().count().clamp(2, 12);
+        let text = match self.fields.get(name) {
+            _ if is_secret => String::new(),
+            text if is_json => text::visible_json(text),
+            text => text.to_owned(),
+        };
+        let rows = text.lines().count().clamp(2, if is_json { 28 } else { 12 });
         html! {
             div.field {
                 label for=(below.id) { (label) }

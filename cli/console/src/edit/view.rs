@@ -1,9 +1,9 @@
-//! The fields of an event subscription on a page.
+//! The fields of topics and event subscriptions on a page.
 
-use gridpost_api::settings::{Kind, SETTINGS, Setting, of_rows, setting};
+use gridpost_api::settings::{Document, Kind, Setting, of_rows, setting};
 use maud::{Markup, html};
 
-use super::{AUTHENTICATION, SCHEMA, TYPE, shown};
+use super::fields::{AUTHENTICATION, TYPE, shown};
 use crate::{
     form::view::{Text, View},
     settings::group_of,
@@ -19,43 +19,61 @@ const GROUPS: [(&str, &str); 5] = [
     ("Further settings", ""),
 ];
 
-#[derive(Clone, Copy)]
-pub(crate) struct About<'a> {
-    /// The topic's delivery profile.
-    pub(crate) profile: &'a str,
-    pub(crate) is_new: bool,
-    /// The endpoint that is saved, without its query.
-    pub(crate) base_url: Option<&'a str>,
+/// The part of a topic that explains events of one's own.
+const MAPPING: &str = "inputSchemaMapping.";
+
+/// Shows the fields of a topic, with those for events of one's own where it has such events.
+pub(super) fn of_topic(form: View<'_>, settings: &[&Setting], has_mapping: bool) -> Markup {
+    let (mapping, plain): (Vec<_>, Vec<_>) =
+        settings.iter().partition(|one| one.path.starts_with(MAPPING));
+    let is_shown = |one: &&&Setting| !one.label.is_empty();
+    let mapping: Vec<_> = mapping.into_iter().filter(is_shown).collect();
+    html! {
+        @for one in plain { (field(&form, one, one.path)) }
+        @if has_mapping {
+            details open[mapping.iter().any(|one| !form.fields.get(one.path).is_empty())] {
+                summary { "Events of one's own: which member is what" }
+                p.hint { "For CustomEventSchema. A member that has a source and no default must be in every event." }
+                @for one in mapping { (field(&form, one, one.path)) }
+            }
+        }
+    }
 }
 
-pub(crate) fn sections(form: View<'_>, about: About<'_>) -> Markup {
-    let is_shown = |one: &&Setting| {
+/// Shows the fields of an event subscription of a topic with that delivery profile, in groups.
+pub(super) fn of_subscription(
+    form: View<'_>,
+    settings: &[&Setting],
+    profile: &str,
+    was: &Document,
+) -> Markup {
+    let is_shown = |one: &&&Setting| {
         // Where a key comes from is chosen beside its fields: all of them are there.
         let key = one.type_path().filter(|_| matches!(one.of, ["Static"] | ["Dynamic"]));
         let whole = key.and_then(|key| setting(&key)).unwrap_or(one);
         one.list().is_none()
             && !one.label.is_empty()
-            && (about.is_new || one.path != SCHEMA)
-            && one.is_of_profile(about.profile)
+            && one.is_of_profile(profile)
             && whole.is_of(&|path| form.fields.get(path).to_owned())
     };
-    let all: Vec<_> = SETTINGS.iter().filter(is_shown).collect();
+    let all: Vec<_> = settings.iter().filter(is_shown).collect();
+    let base_url = was.text("destination.endpointBaseUrl");
     html! {
         @for (group, (legend, hint)) in GROUPS.iter().enumerate() {
             fieldset {
                 legend { (legend) }
                 @if !hint.is_empty() { p.hint { (hint) } }
-                @for one in all.iter().filter(|one| group_of(one) == group) { (top(form, one, about)) }
+                @for one in all.iter().filter(|one| group_of(one) == group) { (top(form, one, &base_url)) }
             }
         }
         p.m { "A text in quotation marks is read as JSON, for characters that do not show: " code { "\"a\\u200bb\"" } "." }
     }
 }
 
-/// A field that is in no row.
-fn top(form: View<'_>, setting: &Setting, about: About<'_>) -> Markup {
-    match (setting.path, about.base_url) {
-        ("destination.endpointUrl", Some(url)) => {
+/// A field that is in no row. `base_url` is the endpoint that is saved, without its query.
+fn top(form: View<'_>, setting: &Setting, base_url: &str) -> Markup {
+    match (setting.path, base_url) {
+        ("destination.endpointUrl", url) if !url.is_empty() => {
             let hint = format!(
                 "Empty: {} stays, with its query. Another one is asked for its consent.",
                 text::visible(url)
@@ -83,7 +101,7 @@ fn chosen(form: View<'_>, setting: &Setting, what: &str) -> Markup {
     }
 }
 
-fn field(form: &View<'_>, setting: &Setting, name: &str) -> Markup {
+pub(super) fn field(form: &View<'_>, setting: &Setting, name: &str) -> Markup {
     let (label, hint) = (setting.label, setting.hint());
     let object = name.rsplit_once('.').map(|(object, _)| object).unwrap_or_default();
     let also = match (setting.kind, setting.list()) {
@@ -100,6 +118,7 @@ fn field(form: &View<'_>, setting: &Setting, name: &str) -> Markup {
         mode: is_number.then_some("numeric"),
         also: also.as_deref(),
         is_secret: setting.is_secret(),
+        is_json: false,
     };
     match setting.kind {
         Kind::Flag | Kind::Switch => form.check(name, label, &hint),

@@ -1,9 +1,12 @@
 use gridpost_api::{document::difference, subscription::patch_of};
 use maud::Markup;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::fields::{
+    AUTHENTICATION, TYPE, arranged, field_of_rule, fields_of, shown, without_secrets,
+};
 use super::*;
-use crate::{form::view::View, made::Made};
+use gridpost_ops::failure::Refusal;
 
 /// A document with every member, as a read answers it.
 fn whole() -> Value {
@@ -36,14 +39,14 @@ fn whole() -> Value {
 }
 
 /// The document that fields mean, and its problems.
-fn document(fields: &Fields, was: &Value, is_new: bool) -> (Value, Placed) {
-    let (document, problems) = super::document(fields, was, is_new);
+fn document(fields: &Fields, was: &Value, page: Page) -> (Value, Placed) {
+    let (document, problems) = super::fields::document(fields, was, &page.settings());
     (document.into_document(), problems)
 }
 
 /// The document that fields mean, on top of nothing.
 fn anew(fields: &Fields) -> Value {
-    document(fields, &json!({}), true).0
+    document(fields, &json!({}), Page::NewSubscription).0
 }
 
 #[test]
@@ -60,14 +63,15 @@ fn an_empty_operand_stays_and_more_operands_than_one_are_refused() {
         {"operatorType": "StringNotIn", "key": "data.z", "values": ["", "x"]},
         {"operatorType": "NumberLessThan", "key": "data.b", "value": "6, 7"},
     ]));
-    assert_eq!(document(&fields, &was, false).0, changed);
+    assert_eq!(document(&fields, &was, Page::Subscription).0, changed);
 }
 
 /// The groups of fields on a page, and the list of its problems.
 fn rendered(fields: &Fields, problems: &Placed) -> [String; 2] {
     let form = View { fields, problems, focus: None, may_change: true, is_live: false };
-    let about = view::About { profile: "basic", is_new: false, base_url: Some("https://e/h") };
-    [view::sections(form, about), form.summary("No.")].map(Markup::into_string)
+    let settings = Page::Subscription.settings();
+    let all = view::of_subscription(form, &settings, "basic", &Document::of(&whole()));
+    [all, form.summary("No.")].map(Markup::into_string)
 }
 
 /// A form sends the fields that are on its page, and no others.
@@ -99,7 +103,7 @@ fn a_page_that_is_sent_as_it_is_changes_nothing() {
         let names = page.split(" name=\"").skip(1).filter_map(|rest| rest.split('"').next());
         let sent = names.map(|name| (name.to_owned(), all.get(name).to_owned()));
         let sent = Posted::of(sent.filter(|(_, text)| !text.is_empty()).collect()).fields;
-        let (same, problems) = document(&sent, &was, false);
+        let (same, problems) = document(&sent, &was, Page::Subscription);
         assert!(same == was && problems.is_empty(), "{same}");
     }
 }
@@ -134,7 +138,7 @@ fn one_field_changes_one_member() {
         let before = fields.clone();
         fields.set(name, text);
         assert_ne!(fields, before, "{name}");
-        difference(&was, &document(&fields, &was, false).0)
+        difference(&was, &document(&fields, &was, Page::Subscription).0)
     };
     let retry = |policy: Value| json!({ "retryPolicy": policy });
     let rule = json!({"404": {"retryAfterSeconds": ""}});
@@ -161,7 +165,7 @@ fn what_is_emptied_goes_back_to_its_default() {
     let mut fields = fields_of(&was);
     fields.keep_rows("deadLetterDestination", |_, _| false);
     fields.keep_rows("filter.advancedFilters", |_, _| false);
-    let patch = patch_of(&was, &document(&fields, &was, false).0);
+    let patch = patch_of(&was, &document(&fields, &was, Page::Subscription).0);
     let properties = &patch["properties"];
     assert_eq!(properties["deadLetterDestination"], Value::Null);
     assert!(properties["filter"].get("advancedFilters").is_none());
@@ -174,7 +178,7 @@ fn another_type_of_destination_begins_anew() {
     let mut fields = fields_of(&was);
     fields.set(TYPE, "SqsQueue");
     fields.set("destination.resourceId", "arn:aws:sqs:r:123456789012:q");
-    let (document, _) = document(&fields, &was, false);
+    let (document, _) = document(&fields, &was, Page::Subscription);
     let destination = &document["properties"]["destination"];
     assert_eq!(destination["endpointType"], "SqsQueue");
     assert_eq!(destination["properties"]["resourceId"], "arn:aws:sqs:r:123456789012:q");
@@ -188,7 +192,7 @@ fn a_status_has_one_rule() {
         fields.set(format!("retryPolicy.statusRules.{row}.which"), "404");
         fields.set(format!("retryPolicy.statusRules.{row}.action"), "deadLetter");
     }
-    assert!(!document(&fields, &json!({}), true).1.is_empty());
+    assert!(!document(&fields, &json!({}), Page::NewSubscription).1.is_empty());
     let found = field_of_rule(&fields, "retryPolicy.statusRules.404.retryAfterSeconds");
     assert_eq!(found.as_deref(), Some("retryPolicy.statusRules.0.seconds"));
     assert_eq!(field_of_rule(&fields, "retryPolicy.statusRules.405"), None);
@@ -266,7 +270,7 @@ fn authentications_are_changed_by_fields_and_their_secrets_are_only_written() {
             fields.clear(&of(name));
             fields.set(of(name), *text);
         }
-        let patch = patch_of(was, &document(&fields, was, false).0);
+        let patch = patch_of(was, &document(&fields, was, Page::Subscription).0);
         patch.pointer("/properties/destination/properties/authentication").cloned()
     };
     let assertion = json!({"type": "AwsWebIdentity",
@@ -303,7 +307,7 @@ fn authentications_are_changed_by_fields_and_their_secrets_are_only_written() {
         assert!(shown.contains(part), "{part} is not in {shown}");
     }
     assert!(!shown.contains("hush"), "{shown}");
-    let mine = document(&fields, &was, false).0;
+    let mine = document(&fields, &was, Page::Subscription).0;
     assert!(mine.to_string().contains("hush"));
     let (shown, had_any) = without_secrets(&mine);
     assert!(had_any && !shown.to_string().contains("hush"));
@@ -323,8 +327,8 @@ fn a_type_whose_fields_are_not_on_the_page_is_not_saved_yet() {
             pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect(),
         )
     };
-    assert_eq!(arranged(&mut posted("")).as_deref(), Some(AUTHENTICATION));
-    assert_eq!(arranged(&mut posted("EntraId")), None);
+    assert_eq!(arranged(&mut posted(""), &json!({})).as_deref(), Some(AUTHENTICATION));
+    assert_eq!(arranged(&mut posted("EntraId"), &json!({})), None);
 }
 
 /// A key is what its type says: the field of the other type is not taken for it.
@@ -339,7 +343,7 @@ fn a_key_that_is_chosen_away_is_not_taken_for_a_text() {
         fields.clear("destination.partitionKey");
         fields.set("destination.partitionKey.type", of_type);
         fields.set(format!("destination.partitionKey.{member}"), "data.k");
-        let (document, problems) = document(&fields, &was, false);
+        let (document, problems) = document(&fields, &was, Page::Subscription);
         assert!(problems.is_empty());
         document.pointer("/properties/destination/properties/partitionKey").cloned()
     };
@@ -356,13 +360,12 @@ fn a_type_that_is_chosen_again_has_what_is_saved() {
         let pairs = [(TYPE, kind), ("destination.shown", shown), ("do", "choose")];
         let pair = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
         let mut posted = Posted::of(pairs.iter().map(pair).collect());
-        posted.made = Made::of(Some("e"), &was);
-        arranged(&mut posted);
+        arranged(&mut posted, &was);
         posted.fields
     };
     let back = choose("KinesisStream", "WebHook");
     assert_eq!(
-        document(&back, &was, false).0["properties"]["destination"],
+        document(&back, &was, Page::Subscription).0["properties"]["destination"],
         was["properties"]["destination"]
     );
     assert_eq!(choose("WebHook", "KinesisStream").rows("destination.deliveryAttributeMappings"), 0);
@@ -372,6 +375,65 @@ fn a_type_that_is_chosen_again_has_what_is_saved() {
 fn buttons_that_no_page_has_save_nothing() {
     for button in ["add bogus", "remove bogus 0"] {
         let mut posted = Posted::of(vec![("do".to_owned(), button.to_owned())]);
-        assert!(arranged(&mut posted).is_some(), "{button}");
+        assert!(arranged(&mut posted, &json!({})).is_some(), "{button}");
+    }
+}
+
+/// Each page sends what was typed into its fields, and nothing else.
+#[test]
+fn what_is_not_touched_is_not_sent() {
+    const WINDOW: &str = "idempotency.windowInSeconds";
+    const ATTEMPTS: &str = "retryPolicy.maxDeliveryAttempts";
+    const SCHEDULE: &str = "retryPolicy.schedule";
+    let id = json!({"inputSchemaMappingType": "Json", "properties": {"id": {"sourceField": "a"}}});
+    let mapped = json!({"deliveryProfile": "basic", "disableLocalAuth": false,
+        "inputSchema": "CustomEventSchema", "inputSchemaMapping": id});
+    let subject = json!({"properties": {"subject": {"defaultValue": "s"}}});
+    let both = json!({"disableLocalAuth": true, "inputSchemaMapping": subject});
+    let window = |seconds: Value| json!({"idempotency": {"windowInSeconds": seconds}});
+    let keyed = json!({"disableLocalAuth": true, "idempotency": {"windowInSeconds": 300}});
+    let policy = json!({"retryPolicy": {"maxDeliveryAttempts": 30, "eventTimeToLiveInMinutes": 1440,
+        "schedule": [1, 5], "statusRules": {"404": "deadLetter", "5xx": {"retryAfterSeconds": 10}}}});
+    let of_namespace = json!({"retryPolicy": {"maxDeliveryCount": 10, "eventTimeToLive": "P7D"}});
+    let changed = json!({"retryPolicy": {"maxDeliveryAttempts": 5, "schedule": [1, 5, 30]}});
+    let new = json!({"inputSchema": "CustomEventSchema", "inputSchemaMapping": id});
+    let (none, no_change) = (json!({}), json!({}));
+    let soon = "must stay a text: the API refuses it in its own words";
+    // A page, the properties of what it was made from, what is typed, and the change of them.
+    let table: [(Page, &Value, &[(&str, &str)], Value); 12] = [
+        (Page::Topic, &mapped, &[], no_change.clone()),
+        (
+            Page::Topic,
+            &mapped,
+            &[("disableLocalAuth", "yes"), ("inputSchemaMapping.subject.defaultValue", "s")],
+            both,
+        ),
+        (Page::Topic, &mapped, &[("inputSchema", "EventGridSchema")], no_change.clone()),
+        (Page::Topic, &keyed, &[], no_change.clone()),
+        (Page::Topic, &keyed, &[(WINDOW, "60")], window(json!(60))),
+        (Page::Topic, &keyed, &[(WINDOW, soon)], window(json!(soon))),
+        (Page::Topic, &keyed, &[(WINDOW, "")], json!({"idempotency": null})),
+        (Page::NewTopic, &none, &[("disableLocalAuth", "")], no_change.clone()),
+        (
+            Page::NewTopic,
+            &none,
+            &[("inputSchema", "CustomEventSchema"), ("inputSchemaMapping.id.sourceField", "a")],
+            new,
+        ),
+        (Page::Retry, &policy, &[("filter.subjectBeginsWith", "x")], no_change.clone()),
+        (Page::Retry, &of_namespace, &[], no_change),
+        (Page::Retry, &policy, &[(ATTEMPTS, "5"), (SCHEDULE, "1, 5 30")], changed),
+    ];
+    for (page, was, typed, want) in table {
+        let was = json!({ "properties": was });
+        let mut fields = fields_of(&was);
+        for (name, text) in typed {
+            fields.clear(name);
+            fields.set(*name, *text);
+        }
+        let (mine, problems) = document(&fields, &was, page);
+        let want = if want == json!({}) { want } else { json!({ "properties": want }) };
+        assert!(problems.is_empty());
+        assert_eq!(patch_of(&was, &mine), want, "{page:?}: {typed:?}");
     }
 }

@@ -1,42 +1,39 @@
-//! An event subscription's document as fields, and back, by the table of settings. What the fields do not
+//! A document as fields, and back, by the tables of settings. What the fields do not
 //! change stays as it was, and what they can't mean stays a text: the API refuses it in its own words.
 
-pub(super) mod view;
-
-use gridpost_api::{
-    settings::{Document, Kind, SETTINGS, Setting, of_rows, setting},
-    subscription::EventSubscriptionInput,
-};
+use gridpost_api::settings::{Document, Kind, SETTINGS, Setting, all, of_rows, setting};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{
+use crate::{
     form::{Fields, FormAction, Posted, meant, placed::Placed, written},
     text,
 };
 use gridpost_ops::failure::Refusal;
 
 pub(super) const TYPE: &str = "destination.endpointType";
-const AUTHENTICATION: &str = "destination.authentication.type";
+pub(super) const AUTHENTICATION: &str = "destination.authentication.type";
 const RULES: &str = "retryPolicy.statusRules";
-/// The setting that can't be changed after the event subscription is made.
-const SCHEMA: &str = "eventDeliverySchema";
 
 /// The field that says whose fields are on the page.
-fn shown(of_type: &str) -> String {
+pub(super) fn shown(of_type: &str) -> String {
     format!("{}.shown", of_type.rsplit_once('.').map_or("", |(object, _)| object))
 }
 
-/// Returns the settings with fields, but for those in rows, that objects of the types in the fields have.
-fn of_types(fields: &Fields) -> impl Iterator<Item = &'static Setting> {
-    let own = SETTINGS.iter().filter(|one| one.list().is_none() && !one.label.is_empty());
+/// Returns those of the settings with fields, but for those in rows, that objects of the types in the fields
+/// have.
+fn of_types(
+    settings: impl IntoIterator<Item = &'static Setting>,
+    fields: &Fields,
+) -> impl Iterator<Item = &'static Setting> {
+    let own = settings.into_iter().filter(|one| one.list().is_none() && !one.label.is_empty());
     own.filter(|one| one.is_of(&|path| fields.get(path).to_owned()))
 }
 
 pub(super) fn fields_of(document: &impl Serialize) -> Fields {
     let document = Document::of(document);
     let mut fields = Fields::default();
-    for one in SETTINGS {
+    for one in all() {
         let whole = one.list().and_then(setting).unwrap_or(one);
         let has_field = !one.label.is_empty() && one.kind != Kind::Rows;
         if !has_field || !whole.is_of(&|path| document.text(path)) {
@@ -99,12 +96,17 @@ fn texts(setting: &Setting, path: &str, fields: &Fields) -> Vec<String> {
     }
 }
 
-/// The document that was, with what the fields change; and what they say that no document can.
-pub(super) fn document(fields: &Fields, was: &impl Serialize, is_new: bool) -> (Document, Placed) {
+/// The document that was, with what the fields change of those settings; and what they say that no document
+/// can.
+pub(super) fn document(
+    fields: &Fields,
+    was: &impl Serialize,
+    settings: &[&'static Setting],
+) -> (Document, Placed) {
     let mut before = fields_of(was);
     let mut document = Document::of(was);
     // An object of another type begins anew.
-    for of_type in of_types(fields).filter(|one| one.is_type()) {
+    for of_type in of_types(settings.iter().copied(), fields).filter(|one| one.is_type()) {
         if fields.get(of_type.path) == before.get(of_type.path) {
             continue;
         }
@@ -114,8 +116,7 @@ pub(super) fn document(fields: &Fields, was: &impl Serialize, is_new: bool) -> (
         }
         before.clear(of_type.whole());
     }
-    let is_kept = |one: &&Setting| is_new || one.path != SCHEMA;
-    for one in of_types(fields).filter(is_kept) {
+    for one in of_types(settings.iter().copied(), fields) {
         if fields.is_same(&before, one.path) {
             continue;
         }
@@ -152,7 +153,7 @@ fn refused_rules(fields: &Fields) -> Placed {
 }
 
 /// The field of a problem of a rule, which the API names by the rule's name.
-fn field_of_rule(fields: &Fields, path: &str) -> Option<String> {
+pub(super) fn field_of_rule(fields: &Fields, path: &str) -> Option<String> {
     let rest = path.strip_prefix(RULES)?.strip_prefix('.')?;
     let is_named = |row: &usize| {
         let which = meant(fields.get(&format!("{RULES}.{row}.which")));
@@ -182,9 +183,8 @@ fn telling(list: &str) -> Vec<&'static str> {
 
 /// Does what a button asks for that changes the form alone: the field that has the focus then. None where
 /// the form is to be saved.
-pub(super) fn arranged(posted: &mut Posted) -> Option<String> {
-    let before = posted.made.was::<EventSubscriptionInput>();
-    let before = before.map(|was| fields_of(&was)).unwrap_or_default();
+pub(super) fn arranged(posted: &mut Posted, was: &impl Serialize) -> Option<String> {
+    let before = fields_of(was);
     let fields = &mut posted.fields;
     let focus = match &posted.action {
         FormAction::Add(list) => {
@@ -214,7 +214,8 @@ pub(super) fn arranged(posted: &mut Posted) -> Option<String> {
             }
             if before.get(TYPE) == fields.get(TYPE) {
                 // The other type's fields were not on the page: as they are saved they are not lost.
-                let own = of_types(&before).filter(|one| one.path.starts_with("destination."));
+                let own =
+                    of_types(SETTINGS, &before).filter(|one| one.path.starts_with("destination."));
                 own.for_each(|one| fields.fill(&before, one.path));
             }
             let is_webhook = fields.get(TYPE) == "WebHook";
@@ -240,6 +241,3 @@ pub(super) fn without_secrets(document: &Value) -> (Value, bool) {
     }
     (settings.into_document(), had_any)
 }
-
-#[cfg(test)]
-mod tests;
