@@ -25,7 +25,7 @@ use super::annotated;
 use super::below::Below;
 use super::failure::{self, Answer};
 use super::form::placed::Placed;
-use super::form::view::{Text, View};
+use super::form::view::{Control, Field, View};
 use super::form::{Fields, Posted, given};
 use super::made::{self, Made, is_conflict, value};
 use super::page::{Frame, Tab, done};
@@ -44,6 +44,9 @@ const FIXED: [&str; 2] = ["eventDeliverySchema", "inputSchema"];
 const DOCUMENT: &str = "document";
 const PROFILE: &str = "made.profile";
 const ANSWERS: &str = "answers";
+
+/// How a command gets changes.
+const PATCH: &str = " --file patch.json";
 
 /// A page that edits a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -364,6 +367,8 @@ impl Editor<'_> {
             }
             _ => ("Save", "saves nothing", "Nothing was saved."),
         };
+        let (below, title, command, flags) = self.head(fields);
+        let action = if topic.is_empty() { NEW_TOPIC.to_owned() } else { self.url(below) };
         let (focus, may_change) = (focus.as_deref(), app.may_change());
         let view = View { fields, problems, focus, may_change, is_live: false };
         let all = self.fields(view, was);
@@ -373,7 +378,7 @@ impl Editor<'_> {
             (notice)
             @if !problems.is_empty() { (view.summary(nothing)) }
             (self.about())
-            form.document method="post" action=(self.action()) novalidate
+            form.document method="post" action=(action) novalidate
                 data-preview=[&preview] data-parts=[preview.as_ref().map(|_| "timeline")] {
                 (app.token())
                 @if !page.is_new() { (made.fields()) }
@@ -387,43 +392,37 @@ impl Editor<'_> {
                 div id="timeline" { (self.timeline(shown, saved)) }
             }
         };
-        let of_topic = |above_it: &[&str], title, command| {
-            let frame = Frame { tab: Tab::Topics, title, above: above(above_it), command };
-            app.page(&frame, &body)
-        };
-        let below = |tab, title, command| {
-            app.below(&Below { of: (topic, name), tab, title, command }, &body)
-        };
-        let patch = ("subscription update", " --file patch.json");
-        match page {
-            Page::NewTopic => of_topic(&[], "Create topic", "topic create NAME".to_owned()),
-            Page::Topic => {
-                let command = format!("topic update {topic} --file patch.json");
-                of_topic(&[topic], "Topic settings", command)
-            }
-            Page::NewSubscription => {
-                let names = format!("--topic {topic} --subscription NAME");
-                let command = format!("subscription create {names} --file document.json");
-                of_topic(&[topic], "New event subscription", command)
-            }
-            Page::Subscription => below("/edit", "Settings", patch),
-            Page::Json => below("/edit", "Settings as JSON", patch),
-            Page::Retry => {
-                let flags = format!(" --answer {}", output::word(&answers(fields)));
-                below("/retry", "Retry policy", ("schedule", &flags))
-            }
+        if name.is_empty() {
+            let names = [topic.as_str()].into_iter().filter(|name| !name.is_empty());
+            let above = above(&names.collect::<Vec<_>>());
+            let command = format!("{command}{flags}");
+            return app.page(&Frame { tab: Tab::Topics, title, above, command }, &body);
         }
+        let (of, tab) = ((topic.as_str(), name.as_str()), below.trim_end_matches("/json"));
+        app.below(&Below { of, tab, title, command: (&command, &flags) }, &body)
     }
 
-    /// Returns the URL to which its form is sent.
-    fn action(&self) -> String {
-        match self.page {
-            Page::NewTopic => NEW_TOPIC.to_owned(),
-            Page::NewSubscription => self.url("/subscribe"),
-            Page::Topic | Page::Subscription => self.url("/edit"),
-            Page::Json => self.url("/edit/json"),
-            Page::Retry => self.url("/retry"),
-        }
+    /// Returns its form's URL below its thing, its title, and the command that does the same: what comes
+    /// before and after the flags that name an event subscription.
+    fn head(&self, fields: &Fields) -> (&'static str, &'static str, String, String) {
+        let topic = &self.names.topic;
+        let (below, title, command, flags) = match self.page {
+            Page::NewTopic => ("", "Create topic", "topic create NAME", ""),
+            Page::Topic => ("/edit", "Topic settings", &*format!("topic update {topic}"), PATCH),
+            Page::NewSubscription => (
+                "/subscribe",
+                "New event subscription",
+                &*format!("subscription create --topic {topic} --subscription NAME"),
+                " --file document.json",
+            ),
+            Page::Subscription => ("/edit", "Settings", "subscription update", PATCH),
+            Page::Json => ("/edit/json", "Settings as JSON", "subscription update", PATCH),
+            Page::Retry => {
+                let flags = format!(" --answer {}", output::word(&answers(fields)));
+                return ("/retry", "Retry policy", "schedule".to_owned(), flags);
+            }
+        };
+        (below, title, command.to_owned(), flags.to_owned())
     }
 
     /// Says what becomes of what is typed.
@@ -460,12 +459,15 @@ impl Editor<'_> {
         let schema = was.text(FIXED[0]);
         match self.page {
             Page::NewTopic => html! {
-                (view.text(Text {
+                (view.field(Field {
                     name: "name", label: "Name", hint: "3 to 50 letters, digits and hyphens; not beginning with \
-                        Microsoft, EventGrid or System.", ..Text::default()
+                        Microsoft, EventGrid or System.", ..Field::default()
                 }))
-                (view.select("kind", "Kind", "Which path events are published to, and how many in a request.",
-                    &[("custom", "custom"), ("namespace", "namespace")]))
+                (view.field(Field {
+                    name: "kind", label: "Kind", hint: "Which path events are published to, and how many in a \
+                        request.", control: Control::Select(&[("custom", "custom"), ("namespace", "namespace")]),
+                    ..Field::default()
+                }))
                 (view::of_topic(view, &settings, true))
             },
             Page::Topic => {
@@ -473,8 +475,8 @@ impl Editor<'_> {
             }
             Page::NewSubscription => html! {
                 input type="hidden" name=(PROFILE) value=(view.fields.get(PROFILE));
-                (view.text(Text {
-                    name: "name", label: "Name", hint: "2 to 64 letters, digits and hyphens.", ..Text::default()
+                (view.field(Field {
+                    name: "name", label: "Name", hint: "2 to 64 letters, digits and hyphens.", ..Field::default()
                 }))
                 (view::of_subscription(view, &settings, view.fields.get(PROFILE), &was))
             },
@@ -482,19 +484,19 @@ impl Editor<'_> {
                 (view::of_subscription(view, &settings, profile(&was), &was))
                 @if !schema.is_empty() { p.m { "Events are delivered as " (schema) ", which can't be changed." } }
             },
-            Page::Json => view.lines(Text {
+            Page::Json => view.field(Field {
                 name: DOCUMENT,
                 label: "Document",
-                is_json: true,
-                ..Text::default()
+                control: Control::Json,
+                ..Field::default()
             }),
             Page::Retry => html! {
                 @for one in settings.iter().filter(|one| one.is_of_profile(profile(&was))) {
                     (view::field(&view, one, one.path))
                 }
-                (view.text(Text {
+                (view.field(Field {
                     name: ANSWERS, label: "The endpoint answers", hint: "Answers in order, the last one repeats: \
-                        500,408,200, or TimedOut, SocketError, ResolutionError. They are not saved.", ..Text::default()
+                        500,408,200, or TimedOut, SocketError, ResolutionError. They are not saved.", ..Field::default()
                 }))
                 @let hidden = text::hidden_in(view.fields.get(ANSWERS));
                 @if !hidden.0.is_empty() { p { (hidden) } }

@@ -14,21 +14,13 @@ use super::made::Made;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields(BTreeMap<String, String>);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum FormAction {
-    Save,
-    /// One more row of that list.
-    Add(String),
-    /// Removes that row of that list.
-    Remove(String, usize),
-    Choose,
-}
-
 #[derive(Debug)]
 pub(super) struct Posted {
     pub(super) fields: Fields,
     pub(super) made: Made,
-    pub(super) action: FormAction,
+    /// The button that changes the form alone: `add LIST`, `remove LIST ROW` or `choose`; empty where the form
+    /// is to be saved.
+    pub(super) button: String,
 }
 
 impl Posted {
@@ -37,14 +29,6 @@ impl Posted {
         all.remove("csrf");
         let [etag, was, button] =
             ["etag", "was", "do"].map(|name| all.remove(name).unwrap_or_default());
-        let action = match button.split(' ').collect::<Vec<_>>()[..] {
-            ["add", list] => FormAction::Add(list.to_owned()),
-            ["remove", list, index] => {
-                FormAction::Remove(list.to_owned(), index.parse().unwrap_or(usize::MAX))
-            }
-            ["choose"] => FormAction::Choose,
-            _ => FormAction::Save,
-        };
         // Forms have two characters at the end of a line.
         let text = |(name, value): (String, String)| (name, value.replace("\r\n", "\n"));
         // No page has a row with such a number.
@@ -55,7 +39,7 @@ impl Posted {
                 .any(|part| part.bytes().all(|byte| byte.is_ascii_digit()) && !is_row(part))
         };
         let fields = Fields(all.into_iter().filter(is_plain).map(text).collect());
-        Self { fields, made: Made::sent(etag, was), action }
+        Self { fields, made: Made::sent(etag, was), button }
     }
 }
 
@@ -194,14 +178,8 @@ mod tests {
     fn rows_are_added_and_removed_by_buttons() {
         let form = [("l.0.k", "a"), ("l.1.k", "b"), ("l.2.k", ""), ("l.2.o", "x"), ("m", "1\r\n2")];
         let button = |value| posted(&[&form[..], &[("do", value), ("csrf", "t")]].concat());
-        assert_eq!(button("").action, FormAction::Save);
-        assert_eq!(button("choose").action, FormAction::Choose);
-        assert_eq!(button("remove l 1").action, FormAction::Remove("l".to_owned(), 1));
-        let Posted { mut fields, action, .. } = button("add l");
-        assert_eq!(
-            (action, fields.rows("l"), fields.get("m")),
-            (FormAction::Add("l".to_owned()), 3, "1\n2")
-        );
+        let Posted { mut fields, button, .. } = button("add l");
+        assert_eq!((&*button, fields.rows("l"), fields.get("m")), ("add l", 3, "1\n2"));
         assert_eq!(fields.get("csrf"), "");
         fields.add("l", "k");
         assert_eq!((fields.rows("l"), fields.rows("other")), (4, 0));

@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use super::App;
 use super::failure::{self, Answer};
 use super::form::placed::Placed;
-use super::form::view::{Text, View, id_of};
+use super::form::view::{Control, Field, View, id_of};
 use super::form::{Fields, Posted};
 use super::kit;
 use super::page::{Frame, Tab};
@@ -193,11 +193,6 @@ fn render(
     problems: &Placed,
     result: &Markup,
 ) -> Markup {
-    let mut shown = fields.clone();
-    for name in [WHOLE.to_owned(), draft::field("data")] {
-        shown.set(name.as_str(), text::visible_json(fields.get(&name)));
-    }
-    let fields = &shown;
     let view = View { fields, problems, focus: None, may_change: app.may_change(), is_live: true };
     let (is_whole, url) = (fields.has(WHOLE), topic_url(topic, "/publish"));
     let body = html! {
@@ -232,12 +227,12 @@ fn form(
     let fresh = problems.chain(["checked".to_owned()]).collect::<Vec<_>>().join(" ");
     let all = html! {
         @if is_whole {
-            (view.lines(Text { name: WHOLE, label: "Event", ..Text::default() }))
+            (view.field(Field { name: WHOLE, label: "Event", control: Control::Json, ..Field::default() }))
         } @else {
             @for member in draft::members(schema) {
                 @let name = draft::field(member.name);
-                @let text = Text { name: &name, label: member.label, hint: member.hint, ..Text::default() };
-                @if member.is_json { (view.lines(text)) } @else { (view.text(text)) }
+                @let control = if member.is_json { Control::Json } else { Control::Line };
+                (view.field(Field { name: &name, label: member.label, hint: member.hint, control, ..Field::default() }))
             }
         }
     };

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    form::{Fields, FormAction, Posted, meant, placed::Placed, written},
+    form::{Fields, Posted, meant, placed::Placed, written},
     text,
 };
 use gridpost_ops::failure::Refusal;
@@ -186,8 +186,8 @@ fn telling(list: &str) -> Vec<&'static str> {
 pub(super) fn arranged(posted: &mut Posted, was: &impl Serialize) -> Option<String> {
     let before = fields_of(was);
     let fields = &mut posted.fields;
-    let focus = match &posted.action {
-        FormAction::Add(list) => {
+    let focus = match posted.button.split(' ').collect::<Vec<_>>()[..] {
+        ["add", list] => {
             let Some(first) = telling(list).first().copied() else { return Some(String::new()) };
             let row = fields.rows(list);
             fields.add(list, first);
@@ -196,19 +196,19 @@ pub(super) fn arranged(posted: &mut Posted, was: &impl Serialize) -> Option<Stri
             }
             format!("{list}.{row}.{first}")
         }
-        FormAction::Remove(list, row) => {
-            fields.keep_rows(list, |_, other| other != *row);
-            list.clone()
+        ["remove", list, row] => {
+            fields.keep_rows(list, |_, other| other.to_string() != row);
+            list.to_owned()
         }
         // The fields of another type than the one that was chosen say nothing of it.
-        FormAction::Save if are_all_shown(fields) => {
+        ref button if *button != ["choose"] && are_all_shown(fields) => {
             for list in SETTINGS.iter().filter(|one| one.kind == Kind::Rows).map(|one| one.path) {
                 let members = telling(list);
                 fields.keep_rows(list, |fields, row| !fields.is_blank(list, row, &members));
             }
             return None;
         }
-        FormAction::Save | FormAction::Choose => {
+        _ => {
             if fields.get(&shown(TYPE)) == fields.get(TYPE) {
                 return Some(AUTHENTICATION.to_owned());
             }

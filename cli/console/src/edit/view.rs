@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::fields::{AUTHENTICATION, TYPE, shown};
 use crate::{
-    form::view::{Text, View},
+    form::view::{Control, Field, View},
     settings::group_of,
     text,
 };
@@ -78,9 +78,13 @@ fn top(form: View<'_>, setting: &Setting, base_url: &str) -> Markup {
                 "Empty: {} stays, with its query. Another one is asked for its consent.",
                 text::visible(url)
             );
-            let text =
-                Text { name: setting.path, label: setting.label, hint: &hint, ..Text::default() };
-            form.text(Text { placeholder: url, ..text })
+            form.field(Field {
+                name: setting.path,
+                label: setting.label,
+                hint: &hint,
+                placeholder: url,
+                ..Field::default()
+            })
         }
         (TYPE, _) => chosen(form, setting, "type"),
         (AUTHENTICATION, _) => html! {
@@ -109,33 +113,31 @@ pub(super) fn field(form: &View<'_>, setting: &Setting, name: &str) -> Markup {
         (_, Some(_)) => None,
         _ => Some(object.to_owned()),
     };
-    let is_number = matches!(setting.kind, Kind::Number | Kind::Minutes);
-    let text = Text {
+    let choices = setting.choices();
+    let choices: Vec<_> = choices.iter().map(|(name, told)| (*name, told.as_str())).collect();
+    let control = match setting.kind {
+        Kind::Flag | Kind::Switch => Control::Check,
+        Kind::Choice => Control::Select(&choices),
+        Kind::Texts | Kind::Operands | Kind::Pem | Kind::SecretPem => Control::Lines,
+        Kind::Rows => {
+            return html! {
+                h2 { (label) }
+                p.hint { (hint) }
+                (form.rows(name, setting.example, |form, row, _| html! {
+                    @for member in of_rows(name) { (field(form, member, &format!("{row}.{}", member.name()))) }
+                }))
+            };
+        }
+        _ => Control::Line,
+    };
+    form.field(Field {
         name,
         label,
         hint: &hint,
         placeholder: setting.example,
-        mode: is_number.then_some("numeric"),
+        mode: matches!(setting.kind, Kind::Number | Kind::Minutes).then_some("numeric"),
         also: also.as_deref(),
         is_secret: setting.is_secret(),
-        is_json: false,
-    };
-    match setting.kind {
-        Kind::Flag | Kind::Switch => form.check(name, label, &hint),
-        Kind::Choice => {
-            let choices = setting.choices();
-            let choices: Vec<_> =
-                choices.iter().map(|(name, told)| (*name, told.as_str())).collect();
-            form.select(name, label, &hint, &choices)
-        }
-        Kind::Texts | Kind::Operands | Kind::Pem | Kind::SecretPem => form.lines(text),
-        Kind::Rows => html! {
-            h2 { (label) }
-            p.hint { (hint) }
-            (form.rows(name, setting.example, |form, row, _| html! {
-                @for member in of_rows(name) { (field(form, member, &format!("{row}.{}", member.name()))) }
-            }))
-        },
-        _ => form.text(text),
-    }
+        control,
+    })
 }

@@ -17,7 +17,7 @@ pub(crate) struct View<'a> {
 }
 
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Text<'a> {
+pub(crate) struct Field<'a> {
     pub(crate) name: &'a str,
     pub(crate) label: &'a str,
     pub(crate) hint: &'a str,
@@ -25,9 +25,21 @@ pub(crate) struct Text<'a> {
     pub(crate) mode: Option<&'a str>,
     /// Problems of this member are this field's, too.
     pub(crate) also: Option<&'a str>,
+    /// Whether it is only written, and never shown.
     pub(crate) is_secret: bool,
-    /// Whether characters that do not show are written as in JSON.
-    pub(crate) is_json: bool,
+    pub(crate) control: Control<'a>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Control<'a> {
+    #[default]
+    Line,
+    Lines,
+    /// Lines of JSON, in which characters that do not show stand by their numbers.
+    Json,
+    /// Values, each with what it means.
+    Select(&'a [(&'a str, &'a str)]),
+    Check,
 }
 
 pub(crate) fn id_of(name: &str) -> String {
@@ -35,114 +47,74 @@ pub(crate) fn id_of(name: &str) -> String {
     format!("f-{}", name.chars().map(letter).collect::<String>())
 }
 
-struct Below {
-    id: String,
-    problems: Vec<Markup>,
-    markup: Markup,
-    described_by: Option<String>,
-}
-
 impl<'a> View<'a> {
-    fn below(&self, name: &str, also: Option<&str>, hint: &str) -> Below {
+    pub(crate) fn field(&self, field: Field<'_>) -> Markup {
+        let Field { name, label, hint, also, .. } = field;
         let id = id_of(name);
         let mut problems = self.problems.at(name, &id);
         problems.extend(also.iter().flat_map(|also| self.problems.exactly_at(also, &id)));
-        let problems: Vec<_> = problems.into_iter().map(text::prose).collect();
         let (hint_id, problem_id) = (format!("{id}-hint"), format!("{id}-problem"));
         let has_place = self.is_live || !problems.is_empty();
-        let described = [(!hint.is_empty(), &hint_id), (has_place, &problem_id)];
-        let described: Vec<_> =
-            described.iter().filter(|(is, _)| *is).map(|(_, id)| id.as_str()).collect();
-        let described_by = (!described.is_empty()).then(|| described.join(" "));
-        let markup = html! {
-            @if !hint.is_empty() { p.hint id=(hint_id) { (text::prose(hint)) } }
-            @if has_place {
-                p.bad id=(problem_id) data-problem-of=(id) { @for one in &problems { span.line { (one) } } }
-            }
-        };
-        Below { id, problems, markup, described_by }
-    }
-
-    fn has_focus(&self, name: &str) -> bool {
-        self.focus == Some(name)
-    }
-
-    /// A line; a secret one is written and never shown.
-    pub(crate) fn text(&self, text: Text<'_>) -> Markup {
-        let Text { name, label, hint, placeholder, mode, also, is_secret, .. } = text;
-        let below = self.below(name, also, hint);
-        let (kind, autocomplete) =
-            if is_secret { ("password", "new-password") } else { ("text", "off") };
+        let described = [(!hint.is_empty(), &*hint_id), (has_place, &*problem_id)];
+        let described: Vec<_> = described.iter().filter(|(is, _)| *is).map(|(_, id)| *id).collect();
+        let described = (!described.is_empty()).then(|| described.join(" "));
+        let invalid = (!problems.is_empty()).then_some("true");
+        let control = self.control(&field, &id, described.as_deref(), invalid);
         html! {
             div.field {
-                label for=(below.id) { (label) }
-                input type=(kind) id=(below.id) name=(name) value=[(!is_secret).then(|| self.fields.get(name))]
-                    inputmode=[mode] placeholder=[(!placeholder.is_empty()).then_some(placeholder)]
-                    autocomplete=(autocomplete) spellcheck="false" aria-describedby=[below.described_by]
-                    aria-invalid=[(!below.problems.is_empty()).then_some("true")] autofocus[self.has_focus(name)];
-                (below.markup)
-            }
-        }
-    }
-
-    /// Several lines; secret ones are written and never shown.
-    pub(crate) fn lines(&self, text: Text<'_>) -> Markup {
-        let Text { name, label, hint, also, is_secret, is_json, .. } = text;
-        let below = self.below(name, also, hint);
-        let text = match self.fields.get(name) {
-            _ if is_secret => String::new(),
-            text if is_json => text::visible_json(text),
-            text => text.to_owned(),
-        };
-        let rows = text.lines().count().clamp(2, if is_json { 28 } else { 12 });
-        html! {
-            div.field {
-                label for=(below.id) { (label) }
-                textarea id=(below.id) name=(name) rows=(rows) spellcheck="false" autocomplete=[is_secret.then_some("off")]
-                    aria-describedby=[below.described_by] aria-invalid=[(!below.problems.is_empty()).then_some("true")]
-                    autofocus[self.has_focus(name)] { "\n" (text) }
-                (below.markup)
-            }
-        }
-    }
-
-    pub(crate) fn select(
-        &self,
-        name: &str,
-        label: &str,
-        hint: &str,
-        options: &[(&str, &str)],
-    ) -> Markup {
-        let below = self.below(name, None, hint);
-        let given = self.fields.get(name);
-        let is_known = given.is_empty() || options.iter().any(|(value, _)| *value == given);
-        html! {
-            div.field {
-                label for=(below.id) { (label) }
-                select id=(below.id) name=(name) aria-describedby=[below.described_by]
-                    aria-invalid=[(!below.problems.is_empty()).then_some("true")] autofocus[self.has_focus(name)] {
-                    @for (value, told) in options {
-                        option value=(value) selected[*value == given] { (told) }
+                @if field.control == Control::Check { label.check for=(id) { (control) (label) } }
+                @else { label for=(id) { (label) } (control) }
+                @if !hint.is_empty() { p.hint id=(hint_id) { (text::prose(hint)) } }
+                @if has_place {
+                    p.bad id=(problem_id) data-problem-of=(id) {
+                        @for one in &problems { span.line { (text::prose(one)) } }
                     }
-                    @if !is_known { option value=(given) selected { (text::visible(given)) } }
                 }
-                (below.markup)
             }
         }
     }
 
-    pub(crate) fn check(&self, name: &str, label: &str, hint: &str) -> Markup {
-        let below = self.below(name, None, hint);
-        html! {
-            div.field {
-                label.check for=(below.id) {
-                    input type="checkbox" id=(below.id) name=(name) value="yes" checked[self.fields.is_on(name)]
-                        aria-describedby=[below.described_by]
-                        aria-invalid=[(!below.problems.is_empty()).then_some("true")];
-                    (label)
+    fn control(
+        &self,
+        field: &Field<'_>,
+        id: &str,
+        described: Option<&str>,
+        invalid: Option<&str>,
+    ) -> Markup {
+        let Field { name, placeholder, mode, is_secret, control, .. } = *field;
+        let has_focus = self.focus == Some(name);
+        let text = if is_secret { "" } else { self.fields.get(name) };
+        let most = if control == Control::Json { 28 } else { 12 };
+        match control {
+            Control::Line => {
+                let (kind, autocomplete) =
+                    if is_secret { ("password", "new-password") } else { ("text", "off") };
+                html! {
+                    input type=(kind) id=(id) name=(name) value=[(!is_secret).then_some(text)] inputmode=[mode]
+                        placeholder=[(!placeholder.is_empty()).then_some(placeholder)]
+                        autocomplete=(autocomplete) spellcheck="false" aria-describedby=[described]
+                        aria-invalid=[invalid] autofocus[has_focus];
                 }
-                (below.markup)
             }
+            Control::Lines | Control::Json => html! {
+                textarea id=(id) name=(name) rows=(text.lines().count().clamp(2, most)) spellcheck="false"
+                    autocomplete=[is_secret.then_some("off")] aria-describedby=[described] aria-invalid=[invalid]
+                    autofocus[has_focus] {
+                    "\n" @if control == Control::Json { (text::visible_json(text)) } @else { (text) }
+                }
+            },
+            Control::Select(options) => html! {
+                select id=(id) name=(name) aria-describedby=[described] aria-invalid=[invalid] autofocus[has_focus] {
+                    @for (value, told) in options { option value=(value) selected[*value == text] { (told) } }
+                    @if !text.is_empty() && options.iter().all(|(value, _)| *value != text) {
+                        option value=(text) selected { (text::visible(text)) }
+                    }
+                }
+            },
+            Control::Check => html! {
+                input type="checkbox" id=(id) name=(name) value="yes" checked[self.fields.is_on(name)]
+                    aria-describedby=[described] aria-invalid=[invalid];
+            },
         }
     }
 
@@ -174,7 +146,7 @@ impl<'a> View<'a> {
                 }
                 @for problem in problems { p.bad { (text::prose(problem)) } }
                 @if self.may_change {
-                    button name="do" value={ "add " (list) } autofocus[self.has_focus(list)] { "Add: " (one) }
+                    button name="do" value={ "add " (list) } autofocus[self.focus == Some(list)] { "Add: " (one) }
                 }
             }
         }
