@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use axum::Form;
 use axum::extract::{Path, State};
+use axum::{Extension, Form};
 use gridpost_api::trial::{TestEventSent, TestResult, TestedEvent};
 use maud::{Markup, html};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::App;
 use super::below::Below;
 use super::failure::{self, Answer};
+use super::form::placed::Placed;
+use super::form::view::{Control, Field, View};
+use super::form::{Fields, Posted};
 use super::kit;
 use super::page::Names;
 use super::publish::{json_text, parts, sample, wanted};
@@ -19,33 +21,55 @@ use super::text;
 use super::urls::subscription_url;
 use gridpost_ops::{failure::Misuse, output::pretty, subscription::send_test};
 
-pub(super) async fn show(State(app): State<App>, Path((topic, name)): Names) -> Answer {
+const EVENTS: &str = "events";
+const FILTER: &str = "filter";
+
+/// What a sample event is tried on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trial {
+    Filter,
+    Endpoint,
+}
+
+pub(super) async fn show(
+    State(app): State<App>,
+    Extension(trial): Extension<Trial>,
+    Path((topic, name)): Names,
+) -> Answer {
     let (of, document) =
         tokio::try_join!(app.api.topic(&topic), app.api.subscription(&topic, &name))?;
-    let form = Tried { filter: pretty(&document.properties.settings.filter), events: sample(&of) };
-    Ok(render(&app, &topic, &name, &form, &html! {}))
+    let mut fields = Fields::default();
+    fields.set(EVENTS, sample(&of));
+    fields.set(FILTER, pretty(&document.properties.settings.filter));
+    Ok(render(&app, trial, (&topic, &name), &fields, &html! {}))
 }
 
-#[derive(Deserialize)]
-pub(super) struct Tried {
-    filter: String,
-    events: String,
-}
-
-pub(super) async fn test(
+/// Asks the filter, or sends the event to this endpoint alone.
+pub(super) async fn run(
     State(app): State<App>,
+    Extension(trial): Extension<Trial>,
     Path((topic, name)): Names,
-    Form(form): Form<Tried>,
+    Form(pairs): Form<Vec<(String, String)>>,
 ) -> Answer {
-    let result = failure::or_problem("", &verdicts(&app, &topic, &form).await, table);
-    Ok(render(&app, &topic, &name, &form, &result))
+    let Posted { fields, .. } = Posted::of(pairs);
+    let result = match trial {
+        Trial::Filter => failure::or_problem("", &verdicts(&app, &topic, &fields).await, table),
+        Trial::Endpoint => {
+            let sent = async {
+                let event = json_text(fields.get(EVENTS))?;
+                app.api.send_test_event(&topic, &name, &event).await
+            };
+            failure::or_problem("", &sent.await, answered)
+        }
+    };
+    Ok(render(&app, trial, (&topic, &name), &fields, &result))
 }
 
-async fn verdicts(app: &App, topic: &str, form: &Tried) -> anyhow::Result<TestResult> {
-    let filter: Box<RawValue> = serde_json::from_str(&form.filter)
+async fn verdicts(app: &App, topic: &str, fields: &Fields) -> anyhow::Result<TestResult> {
+    let filter: Box<RawValue> = serde_json::from_str(fields.get(FILTER))
         .map_err(|error| Misuse(format!("The filter is not JSON: {error} of the text")))?;
     let document = BTreeMap::from([("properties", BTreeMap::from([("filter", filter)]))]);
-    app.api.test_subscription(topic, &document, &json_text(&form.events)?).await
+    app.api.test_subscription(topic, &document, &json_text(fields.get(EVENTS))?).await
 }
 
 fn table(answer: &TestResult) -> Markup {
@@ -61,48 +85,6 @@ fn table(answer: &TestResult) -> Markup {
     html! { div role="status" { (kit::table("What the filter says", &head, answer.value.iter().map(row))) } }
 }
 
-fn render(app: &App, topic: &str, name: &str, form: &Tried, result: &Markup) -> Markup {
-    let url = subscription_url(topic, name, "/filter");
-    let body = html! {
-        (result)
-        form method="post" action=(url) {
-            (app.token())
-            label for="events" { "Sample event, or a list of them" }
-            textarea id="events" name="events" rows="12" spellcheck="false" { "\n" (text::visible_json(&form.events)) }
-            label for="filter" { "Filter: the one that is saved, or another one to try. Nothing is saved here." }
-            textarea id="filter" name="filter" rows="12" spellcheck="false" { "\n" (text::visible_json(&form.filter)) }
-            button.pri { "Test filter" }
-        }
-        p { a href=(subscription_url(topic, name, "/edit")) { "Edit the saved filter" } }
-    };
-    let command = ("subscription test", " --events events.json");
-    app.below(&Below { of: (topic, name), tab: "/filter", title: "Filter", command }, &body)
-}
-
-pub(super) async fn test_event(State(app): State<App>, Path((topic, name)): Names) -> Answer {
-    let (of, _) = tokio::try_join!(app.api.topic(&topic), app.api.subscription(&topic, &name))?;
-    Ok(render_test(&app, &topic, &name, &sample(&of), &html! {}))
-}
-
-#[derive(Deserialize)]
-pub(super) struct Sent {
-    event: String,
-}
-
-/// Sends the event to this endpoint alone, and shows what it answered.
-pub(super) async fn send_test_event(
-    State(app): State<App>,
-    Path((topic, name)): Names,
-    Form(form): Form<Sent>,
-) -> Answer {
-    let sent = async {
-        let event = json_text(&form.event)?;
-        app.api.send_test_event(&topic, &name, &event).await
-    };
-    let result = failure::or_problem("", &sent.await, answered);
-    Ok(render_test(&app, &topic, &name, &form.event, &result))
-}
-
 fn answered(sent: &TestEventSent) -> Markup {
     let is_good = sent.outcome == "Delivered";
     let class = if is_good { "done" } else { "problem" };
@@ -112,19 +94,43 @@ fn answered(sent: &TestEventSent) -> Markup {
     }
 }
 
-fn render_test(app: &App, topic: &str, name: &str, event: &str, result: &Markup) -> Markup {
-    let url = subscription_url(topic, name, "/test-event");
-    let body = html! {
-        p { "The event goes to this endpoint alone, once, with the headers and signature of a delivery. Its "
-            "filter is not asked, and nothing is retried." }
-        (result)
-        form method="post" action=(url) {
-            (app.token())
-            label for="event" { "Event" }
-            textarea id="event" name="event" rows="14" spellcheck="false" { "\n" (text::visible_json(event)) }
-            (app.button("Send test event", "sends nothing"))
+fn render(
+    app: &App,
+    trial: Trial,
+    (topic, name): (&str, &str),
+    fields: &Fields,
+    result: &Markup,
+) -> Markup {
+    let is_filter = trial == Trial::Filter;
+    let (tab, title, command, label) = match trial {
+        Trial::Filter => {
+            let command = ("subscription test", " --events events.json");
+            ("/filter", "Filter", command, "Sample event, or a list of them")
+        }
+        Trial::Endpoint => {
+            let command = ("subscription send-test", " --event event.json");
+            ("/test-event", "Test event", command, "Event")
         }
     };
-    let command = ("subscription send-test", " --event event.json");
-    app.below(&Below { of: (topic, name), tab: "/test-event", title: "Test event", command }, &body)
+    let (problems, may_change) = (&Placed::default(), app.may_change());
+    let view = View { fields, problems, focus: None, may_change, is_live: false };
+    let json =
+        |name, label| view.field(Field { name, label, control: Control::Json, ..Field::default() });
+    let body = html! {
+        @if !is_filter {
+            p { "The event goes to this endpoint alone, once, with the headers and signature of a delivery. Its "
+                "filter is not asked, and nothing is retried." }
+        }
+        (result)
+        form method="post" action=(subscription_url(topic, name, tab)) {
+            (app.token())
+            (json(EVENTS, label))
+            @if is_filter {
+                (json(FILTER, "Filter: the one that is saved, or another one to try. Nothing is saved here."))
+                button.pri { "Test filter" }
+            } @else { (app.button("Send test event", "sends nothing")) }
+        }
+        @if is_filter { p { a href=(subscription_url(topic, name, "/edit")) { "Edit the saved filter" } } }
+    };
+    app.below(&Below { of: (topic, name), tab, title, command }, &body)
 }

@@ -64,6 +64,7 @@ use tokio::sync::Semaphore;
 
 use action::Action;
 use edit::Page;
+use filter::Trial;
 use gridpost_api::client::Client;
 use gridpost_ops::journal::Journal;
 use gridpost_ops::manage_api::{ManageApi, Sender};
@@ -234,8 +235,8 @@ fn of_subscription() -> Router<App> {
         .route("/edit/json", get(edit::show).post(edit::save).layer(Extension(Page::Json)))
         .route("/retry", get(edit::show).post(edit::save).layer(Extension(Page::Retry)))
         .route("/retry/preview", post(edit::preview))
-        .route("/filter", get(filter::show).post(filter::test))
-        .route("/test-event", get(filter::test_event).post(filter::send_test_event))
+        .route("/filter", get(filter::show).post(filter::run).layer(Extension(Trial::Filter)))
+        .route("/test-event", get(filter::show).post(filter::run).layer(Extension(Trial::Endpoint)))
         .route("/deliveries", get(delivery::list))
         .route("/deliveries/{id}", get(delivery::show))
         .route("/deliveries/{id}/resend", Action::Resend.post())

@@ -24,7 +24,7 @@ use super::kit;
 use super::page::{Frame, Tab};
 use super::text;
 use super::urls::{self, above, subscription_url, topic_url};
-use draft::{Draft, WHOLE};
+use draft::{Draft, Member, WHOLE};
 use gridpost_ops::{clock, failure::Misuse, output::pretty, publish, subscription::send_test};
 
 /// Makes a sample event of the topic's input schema.
@@ -193,62 +193,47 @@ fn render(
     problems: &Placed,
     result: &Markup,
 ) -> Markup {
-    let view = View { fields, problems, focus: None, may_change: app.may_change(), is_live: true };
-    let (is_whole, url) = (fields.has(WHOLE), topic_url(topic, "/publish"));
+    let may_change = app.may_change();
+    let view = View { fields, problems, focus: None, may_change, is_live: true };
+    let (url, check) = (topic_url(topic, "/publish"), topic_url(topic, "/publish/check"));
+    let (members, is_whole) = (draft::members(schema), fields.has(WHOLE));
+    let own = if is_whole { &[][..] } else { members };
+    let names = own.iter().map(|member| draft::field(member.name));
+    let names = names.chain(is_whole.then(|| WHOLE.to_owned()));
+    let fresh = names.map(|name| format!("{}-problem", id_of(&name)) + " ").collect::<String>();
+    let all = html! {
+        @if is_whole {
+            (view.field(Field { name: WHOLE, label: "Event", control: Control::Json, ..Field::default() }))
+        }
+        @for Member { name, label, hint, is_json, .. } in own {
+            @let name = &draft::field(name);
+            @let control = if *is_json { Control::Json } else { Control::Line };
+            (view.field(Field { name, label, hint, control, ..Field::default() }))
+        }
+    };
     let body = html! {
         p { @if let Some(schema) = schema { "The topic takes " strong { (<&str>::from(schema)) } ". " } "Every event subscription whose filter wants the event gets it."
-            @if is_whole && !draft::members(schema).is_empty() {
+            @if is_whole && !members.is_empty() {
                 " " a href=(url) { "Type it in fields" }
             }
             @else if !is_whole { " " a href=(urls::with_query(&url, &[("as", "json")])) { "Type it as JSON" } }
         }
-        (form(app, topic, schema, view, is_whole, result))
+        // What is typed is checked while one types; the buttons work without that.
+        form.document method="post" action=(url) data-preview=(check) data-parts={ (fresh) "checked" } {
+            (app.token())
+            @if let Some(schema) = schema { input type="hidden" name=(draft::SCHEMA) value=(<&str>::from(schema)); }
+            div id="checked" role="status" {
+                (result)
+                @if !problems.is_empty() { (view.summary("Refused.")) }
+            }
+            (all)
+            @if may_change { button.pri name="action" value="publish" { "Publish" } " " }
+            button name="action" value="check" formaction=(check) { "Who would get it?" }
+            @if !may_change { p.m { "This console is read-only: it publishes nothing." } }
+        }
     };
     let above = above(&[topic]);
     let command = format!("publish --topic {topic} --file event.json");
     let frame = Frame { tab: Tab::Topics, title: "Publish a test event", above, command };
     app.page(&frame, &body)
-}
-
-fn form(
-    app: &App,
-    topic: &str,
-    schema: Option<InputSchema>,
-    view: View<'_>,
-    is_whole: bool,
-    result: &Markup,
-) -> Markup {
-    let check = topic_url(topic, "/publish/check");
-    let names: Vec<_> = match is_whole {
-        true => vec![WHOLE.to_owned()],
-        false => draft::members(schema).iter().map(|member| draft::field(member.name)).collect(),
-    };
-    let problems = names.iter().map(|name| format!("{}-problem", id_of(name)));
-    let fresh = problems.chain(["checked".to_owned()]).collect::<Vec<_>>().join(" ");
-    let all = html! {
-        @if is_whole {
-            (view.field(Field { name: WHOLE, label: "Event", control: Control::Json, ..Field::default() }))
-        } @else {
-            @for member in draft::members(schema) {
-                @let name = draft::field(member.name);
-                @let control = if member.is_json { Control::Json } else { Control::Line };
-                (view.field(Field { name: &name, label: member.label, hint: member.hint, control, ..Field::default() }))
-            }
-        }
-    };
-    // What is typed is checked while one types; the buttons work without that.
-    html! {
-        form.document method="post" action=(topic_url(topic, "/publish"))
-            data-preview=(check) data-parts=(fresh) {
-            (app.token())
-            div id="checked" role="status" {
-                (result)
-                @if !view.problems.is_empty() { (view.summary("Refused.")) }
-            }
-            (all)
-            @if app.may_change() { button.pri name="action" value="publish" { "Publish" } " " }
-            button name="action" value="check" formaction=(check) { "Who would get it?" }
-            @if !app.may_change() { p.m { "This console is read-only: it publishes nothing." } }
-        }
-    }
 }

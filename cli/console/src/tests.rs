@@ -111,7 +111,7 @@ async fn what_is_typed_stays_where_the_api_refuses_it_or_does_not_answer() {
     let members = ["eventType", "subject", "data", "id", "eventTime", "dataVersion"];
     let members = members.map(|member| format!("field.{member}"));
     let mut event: Vec<_> = members.iter().map(|name| (name.as_str(), "typed-here")).collect();
-    event.push(("action", "publish"));
+    event.extend([("action", "publish"), ("made.schema", "EventGridSchema")]);
     // A form's path, the state that it was made from, its fields, and what stays.
     let table: [(_, _, Fields<'_>, &[&str]); 8] = [
         (

@@ -16,7 +16,9 @@ use gridpost_ops::{
     clock, declared::trial, failure::Misuse, publish::input_schema, subscription::send_test,
 };
 
+/// The fields that have a whole event, and the schema that the form was made for.
 pub(super) const WHOLE: &str = "event";
+pub(super) const SCHEMA: &str = "made.schema";
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
@@ -68,14 +70,9 @@ pub(super) fn members(schema: Option<InputSchema>) -> &'static [Member] {
     }
 }
 
-/// Returns the schema whose members a form has fields for; `None` if it has a whole event.
+/// Returns the schema that a form was made for.
 pub(super) fn schema_of(typed: &Fields) -> Option<InputSchema> {
-    let has = |schema: &InputSchema| {
-        let mut own = members(Some(*schema)).iter();
-        own.all(|member| typed.has(&field(member.name)))
-    };
-    let known = [InputSchema::EventGridSchema, InputSchema::CloudEventSchemaV1_0];
-    known.into_iter().find(|schema| !typed.has(WHOLE) && has(schema))
+    serde_json::from_value(typed.get(SCHEMA).into()).ok()
 }
 
 pub(super) fn field(member: &str) -> String {
