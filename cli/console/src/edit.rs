@@ -185,7 +185,6 @@ fn policy_of(saved: &Saved) -> Value {
 }
 
 /// Edits the document of a topic or an event subscription on a page.
-#[derive(Clone, Copy)]
 struct Editor<'a> {
     app: &'a App,
     page: Page,
@@ -459,14 +458,11 @@ impl Editor<'_> {
         let schema = was.text(FIXED[0]);
         match self.page {
             Page::NewTopic => html! {
+                (view.field(Field::of("name", "Name", "3 to 50 letters, digits and hyphens; not beginning with \
+                    Microsoft, EventGrid or System.")))
                 (view.field(Field {
-                    name: "name", label: "Name", hint: "3 to 50 letters, digits and hyphens; not beginning with \
-                        Microsoft, EventGrid or System.", ..Field::default()
-                }))
-                (view.field(Field {
-                    name: "kind", label: "Kind", hint: "Which path events are published to, and how many in a \
-                        request.", control: Control::Select(&[("custom", "custom"), ("namespace", "namespace")]),
-                    ..Field::default()
+                    control: Control::Select(&[("custom", "custom"), ("namespace", "namespace")]),
+                    ..Field::of("kind", "Kind", "Which path events are published to, and how many in a request.")
                 }))
                 (view::of_topic(view, &settings, true))
             },
@@ -475,29 +471,20 @@ impl Editor<'_> {
             }
             Page::NewSubscription => html! {
                 input type="hidden" name=(PROFILE) value=(view.fields.get(PROFILE));
-                (view.field(Field {
-                    name: "name", label: "Name", hint: "2 to 64 letters, digits and hyphens.", ..Field::default()
-                }))
+                (view.field(Field::of("name", "Name", "2 to 64 letters, digits and hyphens.")))
                 (view::of_subscription(view, &settings, view.fields.get(PROFILE), &was))
             },
             Page::Subscription => html! {
                 (view::of_subscription(view, &settings, profile(&was), &was))
                 @if !schema.is_empty() { p.m { "Events are delivered as " (schema) ", which can't be changed." } }
             },
-            Page::Json => view.field(Field {
-                name: DOCUMENT,
-                label: "Document",
-                control: Control::Json,
-                ..Field::default()
-            }),
+            Page::Json => view.field(Field::json(DOCUMENT, "Document")),
             Page::Retry => html! {
                 @for one in settings.iter().filter(|one| one.is_of_profile(profile(&was))) {
                     (view::field(&view, one, one.path))
                 }
-                (view.field(Field {
-                    name: ANSWERS, label: "The endpoint answers", hint: "Answers in order, the last one repeats: \
-                        500,408,200, or TimedOut, SocketError, ResolutionError. They are not saved.", ..Field::default()
-                }))
+                (view.field(Field::of(ANSWERS, "The endpoint answers", "Answers in order, the last one repeats: \
+                    500,408,200, or TimedOut, SocketError, ResolutionError. They are not saved.")))
                 @let hidden = text::hidden_in(view.fields.get(ANSWERS));
                 @if !hidden.0.is_empty() { p { (hidden) } }
             },

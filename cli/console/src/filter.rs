@@ -12,7 +12,7 @@ use super::App;
 use super::below::Below;
 use super::failure::{self, Answer};
 use super::form::placed::Placed;
-use super::form::view::{Control, Field, View};
+use super::form::view::{Field, View};
 use super::form::{Fields, Posted};
 use super::kit;
 use super::page::Names;
@@ -114,8 +114,6 @@ fn render(
     };
     let (problems, may_change) = (&Placed::default(), app.may_change());
     let view = View { fields, problems, focus: None, may_change, is_live: false };
-    let json =
-        |name, label| view.field(Field { name, label, control: Control::Json, ..Field::default() });
     let body = html! {
         @if !is_filter {
             p { "The event goes to this endpoint alone, once, with the headers and signature of a delivery. Its "
@@ -124,9 +122,9 @@ fn render(
         (result)
         form method="post" action=(subscription_url(topic, name, tab)) {
             (app.token())
-            (json(EVENTS, label))
+            (view.field(Field::json(EVENTS, label)))
             @if is_filter {
-                (json(FILTER, "Filter: the one that is saved, or another one to try. Nothing is saved here."))
+                (view.field(Field::json(FILTER, "Filter: the one that is saved, or another one to try. Nothing is saved here.")))
                 button.pri { "Test filter" }
             } @else { (app.button("Send test event", "sends nothing")) }
         }

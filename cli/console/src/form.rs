@@ -73,21 +73,23 @@ impl Fields {
         self.set(name, if is_on { "yes" } else { "" });
     }
 
+    /// The fields of a member, or of a list of them.
+    fn of(&self, name: &str) -> impl Iterator<Item = (&String, &String)> {
+        self.0.iter().filter(move |(known, _)| is_of(known, name))
+    }
+
     /// Whether a member, or a list of them, has the same text in both, where an empty one is as good as
     /// none.
     pub(super) fn is_same(&self, other: &Self, name: &str) -> bool {
-        let of = |all: &Self| {
-            let found = all.0.iter().filter(|(known, text)| !text.is_empty() && is_of(known, name));
-            found.map(|(name, text)| (name.clone(), text.clone())).collect::<Vec<_>>()
-        };
-        of(self) == of(other)
+        let [mine, others] =
+            [self, other].map(|all| all.of(name).filter(|(_, text)| !text.is_empty()));
+        mine.eq(others)
     }
 
     /// Takes a member, or a list of them, from another form where this one has nothing of it.
     pub(super) fn fill(&mut self, other: &Self, name: &str) {
-        if !self.0.keys().any(|known| is_of(known, name)) {
-            let found = other.0.iter().filter(|(known, _)| is_of(known, name));
-            self.0.extend(found.map(|(name, text)| (name.clone(), text.clone())));
+        if self.of(name).next().is_none() {
+            self.0.extend(other.of(name).map(|(name, text)| (name.clone(), text.clone())));
         }
     }
 

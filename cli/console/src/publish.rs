@@ -202,13 +202,11 @@ fn render(
     let names = names.chain(is_whole.then(|| WHOLE.to_owned()));
     let fresh = names.map(|name| format!("{}-problem", id_of(&name)) + " ").collect::<String>();
     let all = html! {
-        @if is_whole {
-            (view.field(Field { name: WHOLE, label: "Event", control: Control::Json, ..Field::default() }))
-        }
+        @if is_whole { (view.field(Field::json(WHOLE, "Event"))) }
         @for Member { name, label, hint, is_json, .. } in own {
             @let name = &draft::field(name);
             @let control = if *is_json { Control::Json } else { Control::Line };
-            (view.field(Field { name, label, hint, control, ..Field::default() }))
+            (view.field(Field { control, ..Field::of(name, label, hint) }))
         }
     };
     let body = html! {

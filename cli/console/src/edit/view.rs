@@ -78,13 +78,8 @@ fn top(form: View<'_>, setting: &Setting, base_url: &str) -> Markup {
                 "Empty: {} stays, with its query. Another one is asked for its consent.",
                 text::visible(url)
             );
-            form.field(Field {
-                name: setting.path,
-                label: setting.label,
-                hint: &hint,
-                placeholder: url,
-                ..Field::default()
-            })
+            let field = Field::of(setting.path, setting.label, &hint);
+            form.field(Field { placeholder: url, ..field })
         }
         (TYPE, _) => chosen(form, setting, "type"),
         (AUTHENTICATION, _) => html! {
@@ -131,13 +126,11 @@ pub(super) fn field(form: &View<'_>, setting: &Setting, name: &str) -> Markup {
         _ => Control::Line,
     };
     form.field(Field {
-        name,
-        label,
-        hint: &hint,
         placeholder: setting.example,
         mode: matches!(setting.kind, Kind::Number | Kind::Minutes).then_some("numeric"),
         also: also.as_deref(),
         is_secret: setting.is_secret(),
         control,
+        ..Field::of(name, label, &hint)
     })
 }

@@ -30,6 +30,17 @@ pub(crate) struct Field<'a> {
     pub(crate) control: Control<'a>,
 }
 
+impl<'a> Field<'a> {
+    pub(crate) fn of(name: &'a str, label: &'a str, hint: &'a str) -> Self {
+        Self { name, label, hint, ..Self::default() }
+    }
+
+    /// One whose text is JSON.
+    pub(crate) fn json(name: &'a str, label: &'a str) -> Self {
+        Self { control: Control::Json, ..Self::of(name, label, "") }
+    }
+}
+
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Control<'a> {
     #[default]

@@ -9,7 +9,7 @@ use gridpost_core::publish::PublishError;
 use gridpost_core::subscription::Filter;
 use gridpost_core::topic::{InputSchema, Topic};
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::form::{Fields, meant, placed::Placed, written};
 use gridpost_ops::{
@@ -119,11 +119,11 @@ impl Draft {
         let schema = Some(input_schema(document));
         let mut draft = Self::default();
         let mut values = values(schema, typed, &mut draft.problems);
-        draft.text = object(&values);
+        draft.text = serde_json::to_string(&values)?;
         let sample = made(schema);
         // A reader names the first problem. With what is right in its place, it names the next.
         for _ in 0..=values.len() {
-            let Err(error) = check(&topic, &object(&values)) else { break };
+            let Err(error) = check(&topic, &serde_json::to_string(&values)?) else { break };
             let PublishError::Body(ParseError::Member { violation, .. }) = &error else {
                 draft.problems.add("", error.to_string());
                 break;
@@ -132,7 +132,7 @@ impl Draft {
             draft.problems.add(&field(&name), format!("{name} {}", violation.rule));
             match &sample[&name] {
                 Value::Null => values.remove(&name),
-                value => values.insert(name, value.to_string()),
+                value => values.insert(name, to_raw_value(value)?),
             };
         }
         Ok(draft)
@@ -157,40 +157,32 @@ fn check(topic: &Topic, text: &str) -> Result<(), PublishError> {
     sample::test_text(topic, &Filter::default(), text).map(drop)
 }
 
+/// Returns the members that were typed, with the text of each as it is.
 fn values(
     schema: Option<InputSchema>,
     typed: &Fields,
     problems: &mut Placed,
-) -> BTreeMap<String, String> {
-    let mut values = BTreeMap::new();
-    if schema == Some(InputSchema::CloudEventSchemaV1_0) {
-        values.insert("specversion".to_owned(), "\"1.0\"".to_owned());
-    }
+) -> BTreeMap<String, Box<RawValue>> {
+    let is_cloud_event = schema == Some(InputSchema::CloudEventSchemaV1_0);
+    let version = is_cloud_event.then(|| ("specversion".to_owned(), to_raw_value("1.0")));
+    let mut given: Vec<_> = version.into_iter().collect();
     for member in members(schema) {
-        let given = typed.get(&field(member.name)).trim();
-        if given.is_empty() && !member.is_always {
-            continue;
+        let text = typed.get(&field(member.name)).trim();
+        if member.is_always || !text.is_empty() {
+            let value = if member.is_json {
+                serde_json::from_str(text)
+            } else {
+                to_raw_value(&meant(text))
+            };
+            given.push((member.name.to_owned(), value));
         }
-        let value = match member.is_json {
-            false => Value::from(meant(given)).to_string(),
-            true => match serde_json::from_str::<&RawValue>(given) {
-                Ok(json) => json.get().to_owned(),
-                Err(error) => {
-                    let told = format!("{} is not JSON: {error} of the text", member.name);
-                    problems.add(&field(member.name), told);
-                    continue;
-                }
-            },
-        };
-        values.insert(member.name.to_owned(), value);
     }
-    values
-}
-
-fn object(values: &BTreeMap<String, String>) -> String {
-    let one =
-        |(name, value): (&String, &String)| format!("{}: {value}", Value::from(name.as_str()));
-    format!("{{{}}}", values.iter().map(one).collect::<Vec<_>>().join(", "))
+    let mut read = |(name, value): (String, serde_json::Result<Box<RawValue>>)| {
+        let told =
+            |error| problems.add(&field(&name), format!("{name} is not JSON: {error} of the text"));
+        Some((name.clone(), value.map_err(told).ok()?))
+    };
+    given.into_iter().filter_map(&mut read).collect()
 }
 
 #[cfg(test)]
