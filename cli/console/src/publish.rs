@@ -24,7 +24,7 @@ use super::kit;
 use super::page::{Frame, Tab};
 use super::text;
 use super::urls::{self, above, subscription_url, topic_url};
-use draft::{Draft, Member, WHOLE};
+use draft::{Draft, Member, SCHEMA, WHOLE};
 use gridpost_ops::{clock, failure::Misuse, output::pretty, publish, subscription::send_test};
 
 /// Makes a sample event of the topic's input schema.
@@ -45,12 +45,11 @@ pub(super) async fn show(
     Query(look): Query<Look>,
 ) -> Answer {
     let document = app.api.topic(&topic).await?.document;
-    let schema = Some(publish::input_schema(&document));
-    let mut fields = draft::fields(schema);
-    if look.way.as_deref() == Some("json") || draft::members(schema).is_empty() {
+    let mut fields = draft::fields(publish::input_schema(&document));
+    if look.way.as_deref() == Some("json") || draft::members(fields.get(SCHEMA)).is_empty() {
         fields.set(WHOLE, sample(&document));
     }
-    Ok(render(&app, &topic, schema, &fields, &Placed::default(), &html! {}))
+    Ok(render(&app, &topic, &fields, &Placed::default(), &html! {}))
 }
 
 pub(super) async fn send(
@@ -76,19 +75,18 @@ async fn answer(
     pairs: Vec<(String, String)>,
     may_publish: bool,
 ) -> Response {
-    let fields = Posted::of(pairs).fields;
+    let mut fields = Posted::of(pairs).fields;
     let read = app.api.topic(topic).await;
     let drafted = read.and_then(|read| Ok((Draft::of(&read.document, &fields)?, read.document)));
     let (Draft { text, problems }, document) = match drafted {
         Ok(drafted) => drafted,
         Err(error) => {
-            // The form stays as it was filled in: its fields tell the schema.
-            let (schema, none) = (draft::schema_of(&fields), Placed::default());
             let failed = failure::problem("Nothing was published.", &error);
-            let page = render(app, topic, schema, &fields, &none, &failed);
+            let page = render(app, topic, &fields, &Placed::default(), &failed);
             return (failure::status(&error), page).into_response();
         }
     };
+    fields.set(SCHEMA, <&str>::from(publish::input_schema(&document)));
     let done = match fields.get("action") {
         _ if !problems.is_empty() => Ok(html! {}),
         "check" => check(app, topic, &text).await,
@@ -96,9 +94,7 @@ async fn answer(
         _ => Ok(html! { p.t-ok { "The topic takes this event." } }),
     };
     let result = done.unwrap_or_else(|error| failure::problem("Refused.", &error));
-    let page =
-        render(app, topic, Some(publish::input_schema(&document)), &fields, &problems, &result);
-    page.into_response()
+    render(app, topic, &fields, &problems, &result).into_response()
 }
 
 async fn check(app: &App, topic: &str, event: &str) -> anyhow::Result<Markup> {
@@ -185,17 +181,12 @@ pub(super) fn json_text(text: &str) -> anyhow::Result<Box<RawValue>> {
         .map_err(|error| Misuse(format!("That is not JSON: {error} of the text")).into())
 }
 
-fn render(
-    app: &App,
-    topic: &str,
-    schema: Option<InputSchema>,
-    fields: &Fields,
-    problems: &Placed,
-    result: &Markup,
-) -> Markup {
+fn render(app: &App, topic: &str, fields: &Fields, problems: &Placed, result: &Markup) -> Markup {
     let may_change = app.may_change();
     let view = View { fields, problems, focus: None, may_change, is_live: true };
     let (url, check) = (topic_url(topic, "/publish"), topic_url(topic, "/publish/check"));
+    // Where the topic can't be read, the form is of the schema that it was made for.
+    let schema = fields.get(SCHEMA);
     let (members, is_whole) = (draft::members(schema), fields.has(WHOLE));
     let own = if is_whole { &[][..] } else { members };
     let names = own.iter().map(|member| draft::field(member.name));
@@ -210,7 +201,7 @@ fn render(
         }
     };
     let body = html! {
-        p { @if let Some(schema) = schema { "The topic takes " strong { (<&str>::from(schema)) } ". " } "Every event subscription whose filter wants the event gets it."
+        p { @if !schema.is_empty() { "The topic takes " strong { (text::visible(schema)) } ". " } "Every event subscription whose filter wants the event gets it."
             @if is_whole && !members.is_empty() {
                 " " a href=(url) { "Type it in fields" }
             }
@@ -219,7 +210,7 @@ fn render(
         // What is typed is checked while one types; the buttons work without that.
         form.document method="post" action=(url) data-preview=(check) data-parts={ (fresh) "checked" } {
             (app.token())
-            @if let Some(schema) = schema { input type="hidden" name=(draft::SCHEMA) value=(<&str>::from(schema)); }
+            input type="hidden" name=(SCHEMA) value=(schema);
             div id="checked" role="status" {
                 (result)
                 @if !problems.is_empty() { (view.summary("Refused.")) }

@@ -99,7 +99,7 @@ pub struct Setting {
 }
 
 /// Returns the settings of event subscriptions and of topics. No two have the same path.
-pub fn all() -> impl DoubleEndedIterator<Item = &'static Setting> {
+pub fn all() -> impl Iterator<Item = &'static Setting> {
     SETTINGS.iter().chain(TOPIC_SETTINGS)
 }
 

@@ -284,21 +284,21 @@ fn authentications_are_changed_by_fields_and_their_secrets_are_only_written() {
     assert!(!without_secrets(&shown).1, "{shown}");
 }
 
+/// A form with those fields and buttons.
+fn posted(pairs: &[(&str, &str)]) -> Posted {
+    Posted::of(pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect())
+}
+
 #[test]
 fn a_type_whose_fields_are_not_on_the_page_is_not_saved_yet() {
-    let posted = |by: &str| {
-        let pairs = [
-            (TYPE, "WebHook"),
-            ("destination.shown", "WebHook"),
-            (AUTHENTICATION, "EntraId"),
-            (&shown(AUTHENTICATION), by),
-        ];
-        Posted::of(
-            pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect(),
-        )
+    let focus = |by: &str| {
+        let [own, shown_by] = [TYPE, AUTHENTICATION].map(shown);
+        let of_types =
+            [(TYPE, "WebHook"), (&own, "WebHook"), (AUTHENTICATION, "EntraId"), (&shown_by, by)];
+        arranged(&mut posted(&of_types), &json!({}))
     };
-    assert_eq!(arranged(&mut posted(""), &json!({})).as_deref(), Some(AUTHENTICATION));
-    assert_eq!(arranged(&mut posted("EntraId"), &json!({})), None);
+    assert_eq!(focus("").as_deref(), Some(AUTHENTICATION));
+    assert_eq!(focus("EntraId"), None);
 }
 
 /// A key is what its type says: the field of the other type is not taken for it.
@@ -327,9 +327,7 @@ fn a_key_that_is_chosen_away_is_not_taken_for_a_text() {
 fn a_type_that_is_chosen_again_has_what_is_saved() {
     let was = whole();
     let choose = |shown: &str, kind: &str| {
-        let pairs = [(TYPE, kind), ("destination.shown", shown), ("do", "choose")];
-        let pair = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
-        let mut posted = Posted::of(pairs.iter().map(pair).collect());
+        let mut posted = posted(&[(TYPE, kind), ("destination.shown", shown), ("do", "choose")]);
         arranged(&mut posted, &was);
         posted.fields
     };
@@ -344,8 +342,7 @@ fn a_type_that_is_chosen_again_has_what_is_saved() {
 #[test]
 fn buttons_that_no_page_has_save_nothing() {
     for button in ["add bogus", "remove bogus 0"] {
-        let mut posted = Posted::of(vec![("do".to_owned(), button.to_owned())]);
-        assert!(arranged(&mut posted, &json!({})).is_some(), "{button}");
+        assert!(arranged(&mut posted(&[("do", button)]), &json!({})).is_some(), "{button}");
     }
 }
 

@@ -62,26 +62,23 @@ const OF_CLOUD_EVENTS: [Member; 8] = [
 ];
 
 /// The members of events of that schema; none where they are the publisher's own.
-pub(super) fn members(schema: Option<InputSchema>) -> &'static [Member] {
+pub(super) fn members(schema: &str) -> &'static [Member] {
     match schema {
-        Some(InputSchema::EventGridSchema) => &OF_EVENT_GRID,
-        Some(InputSchema::CloudEventSchemaV1_0) => &OF_CLOUD_EVENTS,
-        Some(InputSchema::CustomEventSchema) | None => &[],
+        "EventGridSchema" => &OF_EVENT_GRID,
+        "CloudEventSchemaV1_0" => &OF_CLOUD_EVENTS,
+        _ => &[],
     }
-}
-
-/// Returns the schema that a form was made for.
-pub(super) fn schema_of(typed: &Fields) -> Option<InputSchema> {
-    serde_json::from_value(typed.get(SCHEMA).into()).ok()
 }
 
 pub(super) fn field(member: &str) -> String {
     format!("field.{member}")
 }
 
-pub(super) fn fields(schema: Option<InputSchema>) -> Fields {
-    let sample = made(schema);
+/// Makes a form of a sample event.
+pub(super) fn fields(schema: InputSchema) -> Fields {
+    let (sample, schema) = (made(schema), <&str>::from(schema));
     let mut fields = Fields::default();
+    fields.set(SCHEMA, schema);
     for member in members(schema) {
         match &sample[member.name] {
             Value::Null => {}
@@ -92,9 +89,8 @@ pub(super) fn fields(schema: Option<InputSchema>) -> Fields {
     fields
 }
 
-fn made(schema: Option<InputSchema>) -> Value {
-    let made = schema.and_then(|schema| send_test::made(schema, clock::random_id()).ok());
-    made.unwrap_or_default()
+fn made(schema: InputSchema) -> Value {
+    send_test::made(schema, clock::random_id()).unwrap_or_default()
 }
 
 #[derive(Debug, Default)]
@@ -116,7 +112,7 @@ impl Draft {
         if typed.has(WHOLE) {
             return Ok(Self::whole(&topic, typed.get(WHOLE).trim()));
         }
-        let schema = Some(input_schema(document));
+        let schema = input_schema(document);
         let mut draft = Self::default();
         let mut values = values(schema, typed, &mut draft.problems);
         draft.text = serde_json::to_string(&values)?;
@@ -159,14 +155,14 @@ fn check(topic: &Topic, text: &str) -> Result<(), PublishError> {
 
 /// Returns the members that were typed, with the text of each as it is.
 fn values(
-    schema: Option<InputSchema>,
+    schema: InputSchema,
     typed: &Fields,
     problems: &mut Placed,
 ) -> BTreeMap<String, Box<RawValue>> {
-    let is_cloud_event = schema == Some(InputSchema::CloudEventSchemaV1_0);
+    let is_cloud_event = schema == InputSchema::CloudEventSchemaV1_0;
     let version = is_cloud_event.then(|| ("specversion".to_owned(), to_raw_value("1.0")));
     let mut given: Vec<_> = version.into_iter().collect();
-    for member in members(schema) {
+    for member in members(schema.into()) {
         let text = typed.get(&field(member.name)).trim();
         if member.is_always || !text.is_empty() {
             let value = if member.is_json {
@@ -215,10 +211,10 @@ mod tests {
             (CLOUD_EVENTS, &[("time", "soon")], &["time"]),
         ];
         for (schema, typed, want) in table {
-            let mut fields = fields(Some(schema));
+            let mut fields = fields(schema);
             typed.iter().for_each(|(name, text)| fields.set(field(name), *text));
             let draft = Draft::of(&topic(schema), &fields).expect("a topic");
-            let names = members(Some(schema)).iter().map(|member| member.name);
+            let names = members(schema.into()).iter().map(|member| member.name);
             let is_wrong = |name: &&str| !draft.problems.at(&field(name), name).is_empty();
             let wrong: Vec<_> = names.filter(is_wrong).collect();
             assert_eq!(
@@ -231,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_number_stays_as_it_was_typed() {
-        let mut fields = fields(Some(EVENT_GRID));
+        let mut fields = fields(EVENT_GRID);
         fields.set("field.data", "{\"a\": 1.50, \"a\": 12345678901234567890}");
         let draft = Draft::of(&topic(EVENT_GRID), &fields).expect("a topic");
         assert!(draft.text.contains("1.50") && draft.text.contains("12345678901234567890"));
