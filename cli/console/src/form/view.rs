@@ -95,7 +95,7 @@ impl<'a> View<'a> {
         let Field { name, placeholder, mode, is_secret, control, .. } = *field;
         let has_focus = self.focus == Some(name);
         let text = if is_secret { "" } else { self.fields.get(name) };
-        let most = if control == Control::Json { 28 } else { 12 };
+        let (least, most) = if control == Control::Json { (6, 28) } else { (2, 12) };
         match control {
             Control::Line => {
                 let (kind, autocomplete) =
@@ -108,7 +108,7 @@ impl<'a> View<'a> {
                 }
             }
             Control::Lines | Control::Json => html! {
-                textarea id=(id) name=(name) rows=(text.lines().count().clamp(2, most)) spellcheck="false"
+                textarea id=(id) name=(name) rows=(text.lines().count().clamp(least, most)) spellcheck="false"
                     autocomplete=[is_secret.then_some("off")] aria-describedby=[described] aria-invalid=[invalid]
                     autofocus[has_focus] {
                     "\n" @if control == Control::Json { (text::visible_json(text)) } @else { (text) }
