@@ -217,8 +217,8 @@ fn pages() -> Router<App> {
             "/topics/{topic}/subscribe",
             get(edit::show).post(edit::save).layer(Extension(Page::NewSubscription)),
         )
-        .route("/topics/{topic}/publish/check", post(publish::check_typed))
-        .route("/topics/{topic}/publish", get(publish::show).post(publish::send))
+        .route("/topics/{topic}/publish/check", post(publish::answer))
+        .route("/topics/{topic}/publish", get(publish::show).post(publish::answer))
         .nest("/topics/{topic}/subscriptions/{name}", of_subscription())
 }
 

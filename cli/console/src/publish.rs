@@ -52,29 +52,14 @@ pub(super) async fn show(
     Ok(render(&app, &topic, &fields, &Placed::default(), &html! {}))
 }
 
-pub(super) async fn send(
+/// Publishes what was typed, or says who would get it, or what is wrong with it so far. A console that is
+/// read-only publishes nothing, by whichever path it is asked.
+pub(super) async fn answer(
     State(app): State<App>,
     Path(topic): Path<String>,
     Form(pairs): Form<Vec<(String, String)>>,
 ) -> Response {
-    answer(&app, &topic, pairs, true).await
-}
-
-/// Says what is wrong with what is typed so far, or who would get it. Nothing is published.
-pub(super) async fn check_typed(
-    State(app): State<App>,
-    Path(topic): Path<String>,
-    Form(pairs): Form<Vec<(String, String)>>,
-) -> Response {
-    answer(&app, &topic, pairs, false).await
-}
-
-async fn answer(
-    app: &App,
-    topic: &str,
-    pairs: Vec<(String, String)>,
-    may_publish: bool,
-) -> Response {
+    let (app, topic) = (&app, topic.as_str());
     let mut fields = Posted::of(pairs).fields;
     let read = app.api.topic(topic).await;
     let drafted = read.and_then(|read| Ok((Draft::of(&read.document, &fields)?, read.document)));
@@ -90,7 +75,7 @@ async fn answer(
     let done = match fields.get("action") {
         _ if !problems.is_empty() => Ok(html! {}),
         "check" => check(app, topic, &text).await,
-        "publish" if may_publish => publish(app, topic, &document, &text).await,
+        "publish" if app.may_change() => publish(app, topic, &document, &text).await,
         _ => Ok(html! { p.t-ok { "The topic takes this event." } }),
     };
     let result = done.unwrap_or_else(|error| failure::problem("Refused.", &error));
