@@ -109,7 +109,7 @@ fn parked_section(app: &App, parked: &Page<Parked>) -> Markup {
         vec![
             choice(app, "parked", "delivery", &id.to_string()),
             text::time(due),
-            html! { a href=(url) { (id) } },
+            html! { a.cut.mono href=(url) { (id) } },
             html! { a href=(subscription_url(topic, name, "")) { (topic) "/" (name) } },
             count(|of| of.events as u64),
             count(|of| of.delivery_attempts.into()),
@@ -169,7 +169,7 @@ fn poison_section(app: &App, list: &PoisonList) -> Markup {
         let id = &one.id;
         vec![
             choice(app, "poison", "message", id),
-            html! { (id) },
+            html! { span.cut.mono title=(id) { (id) } },
             html! { (one.kind.to_string()) },
             text::time(one.sent_time),
             html! { (one.from_queue.as_deref().unwrap_or("-")) },
