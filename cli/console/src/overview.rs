@@ -9,7 +9,7 @@ use futures::{StreamExt, stream};
 use gridpost_api::{
     client::Page, requests::ParkedInput, subscription::EventSubscription, waiting::Parked,
 };
-use gridpost_core::time::Timestamp;
+use gridpost_core::{ledger::Account, time::Timestamp};
 use gridpost_ops::{attempt_lines::AttemptLine, journal::Late, subscription::show};
 use maud::{Markup, html};
 
@@ -117,7 +117,10 @@ async fn body(app: &App, since: Since, now: Timestamp, is_again: bool) -> Markup
         (live::read(seen.topics, seen.all.iter().map(|one| &one.health)))
         (live_part("verdict", &html! {
             @if is_empty { (first_steps(seen.topics)) }
-            @else { (unread(&seen)) (verdict(&worst, since, seen.is_complete && seen.unread.is_empty())) }
+            @else {
+                (unread(&seen))
+                (verdict(&worst, since, seen.is_complete && seen.unread.is_empty(), elsewhere(&seen, traffic.as_ref())))
+            }
         }))
         (live_part("tiles", &html! { @if !is_empty { (numbers(traffic.as_ref(), since, &seen)) } }))
         (live_part("charts", &html! { @if let Some(traffic) = &traffic { (tiles::charts("of all topics", traffic)) } }))
@@ -172,14 +175,43 @@ fn unread(seen: &Seen) -> Markup {
     html! { (late) (kit::note(Kind::Bad, title, told, "")) }
 }
 
+/// Returns how many events were lost, and became dead letters, beside those of the event subscriptions that were read.
+fn elsewhere(seen: &Seen, traffic: Option<&Traffic>) -> [u64; 2] {
+    let sums = |account: &Account| [total(&account.dropped), total(&account.dead_lettered)];
+    let Some(traffic) = traffic else { return [0; 2] };
+    // Without the counts of each, there is nothing to compare with.
+    let own: Option<Vec<_>> = seen.all.iter().map(|one| one.counted.as_ref().map(sums)).collect();
+    let Some(own) = own else { return [0; 2] };
+    own.iter().fold(sums(&traffic.total.account), |[lost, letters], own| {
+        [lost.saturating_sub(own[0]), letters.saturating_sub(own[1])]
+    })
+}
+
 /// Says in a sentence whether everything is delivered, with what to look at.
-fn verdict(worst: &[&One], since: Since, is_whole: bool) -> Markup {
+fn verdict(worst: &[&One], since: Since, is_whole: bool, [lost, letters]: [u64; 2]) -> Markup {
+    let gone = html! {
+        @for (count, what) in [(lost, "lost"), (letters, "dead-lettered")].iter().filter(|(count, _)| *count > 0) {
+            (text::counted(*count, "event was ", "events were ")) (what)
+            " at event subscriptions that are gone, or not listed here. "
+        }
+    };
     let Some(first) = worst.first() else {
+        if lost + letters > 0 {
+            let kind = if lost > 0 { Kind::Bad } else { Kind::Warn };
+            let ledger = with_query("/ledger", &[("since", since.value)]);
+            let look = html! { a.btn.pri href=(ledger) { "Open the ledger" } };
+            return kit::note(kind, "Not everything was delivered", gone, look);
+        }
         let title = "Everything is being delivered";
         let told = is_whole.then(|| kit::note(Kind::Ok, title, "No endpoint is in trouble.", ""));
         return told.unwrap_or_default();
     };
-    let kind = if first.lost() > 0 { Kind::Bad } else { first.standing().kind() };
+    let kind = match first.standing().kind() {
+        _ if first.lost() + lost > 0 => Kind::Bad,
+        Kind::Bad => Kind::Bad,
+        _ if letters > 0 => Kind::Warn,
+        kind => kind,
+    };
     let (kind, title) = match kind {
         Kind::Bad => (Kind::Bad, "Not everything is being delivered"),
         Kind::Warn | Kind::Dead => (Kind::Warn, "Not everything is being delivered"),
@@ -213,7 +245,8 @@ fn verdict(worst: &[&One], since: Since, is_whole: bool) -> Markup {
     };
     let told = html! {
         @for one in worst.iter().take(WORST_TOLD) { (sentence(one)) }
-        @if worst.len() > WORST_TOLD { (worst.len() - WORST_TOLD) " more below." }
+        @if worst.len() > WORST_TOLD { (worst.len() - WORST_TOLD) " more below. " }
+        (gone)
     };
     let look =
         html! { a.btn.pri href=(first.url_since(since.value)) { "Open " (visible(&first.name)) } };
@@ -404,7 +437,7 @@ fn first_steps(topics: usize) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use gridpost_core::{journal::Flow, ledger::Account};
+    use gridpost_core::journal::Flow;
     use gridpost_ops::testkit::documents;
     use serde_json::{Value, json};
 
@@ -445,7 +478,7 @@ mod tests {
         let worst: Vec<_> = worst.iter().collect();
         let names: Vec<_> = worst.iter().map(|one| one.name.as_str()).collect();
         assert_eq!(names, ["loses", "paused-and-lost", "ends", "many", "few", "paused"]);
-        let shown = verdict(&worst, Since::QUARTER_HOUR, true).into_string();
+        let shown = verdict(&worst, Since::QUARTER_HOUR, true, [0; 2]).into_string();
         for part in [
             "note bad",
             "Not everything is being delivered",
@@ -457,9 +490,47 @@ mod tests {
         ] {
             assert!(shown.contains(part), "{part} is not in {shown}");
         }
-        let fine = verdict(&[], Since::QUARTER_HOUR, true).into_string();
+        let fine = verdict(&[], Since::QUARTER_HOUR, true, [0; 2]).into_string();
         assert!(fine.contains("Everything is being delivered"), "{fine}");
-        assert_eq!(verdict(&[], Since::QUARTER_HOUR, false).into_string(), "", "not all is known");
+        assert_eq!(
+            verdict(&[], Since::QUARTER_HOUR, false, [0; 2]).into_string(),
+            "",
+            "not all is known"
+        );
+    }
+
+    #[test]
+    fn what_a_deleted_one_lost_is_in_the_verdict() {
+        let account =
+            |lost| Account { dropped: [("R".to_owned(), lost)].into(), ..Account::default() };
+        let traffic =
+            Traffic { total: Flow { account: account(1_003), ..Flow::default() }, ..no_traffic() };
+        let seen = |all| Seen { topics: 1, all, is_complete: true, unread: Vec::new() };
+        let of = |all: Vec<One>| elsewhere(&seen(all), Some(&traffic));
+        let uncounted = One { counted: None, ..one("a", &json!({}), 0) };
+        let found = [of(vec![one("a", &json!({}), 3)]), of(vec![uncounted])];
+        assert_eq!(found, [[1_000, 0], [0, 0]]);
+        let recovers = one("a", &json!({"state": "Recovering"}), 0);
+        for (worst, gone, kind) in [
+            (vec![], [1_000, 0], "note bad"),
+            (vec![], [0, 1_000], "note warn"),
+            (vec![&recovers], [1_000, 0], "note bad"),
+            (vec![&recovers], [0, 1_000], "note warn"),
+        ] {
+            let shown = verdict(&worst, Since::QUARTER_HOUR, true, gone).into_string();
+            assert!(shown.contains(kind) && shown.contains("that are gone"), "{shown}");
+        }
+    }
+
+    fn no_traffic() -> Traffic {
+        Traffic {
+            begins: Timestamp::from_millis(0),
+            step: std::time::Duration::from_secs(60),
+            steps: Vec::new(),
+            total: Flow::default(),
+            gaps: Vec::new(),
+            kept_from: None,
+        }
     }
 
     #[test]
@@ -471,7 +542,7 @@ mod tests {
             (waits(9), 3, "note bad", "holds 9 events back, and lost 3 events (Busy)"),
         ] {
             let one = one("a", &patch, dropped);
-            let shown = verdict(&[&one], Since::QUARTER_HOUR, true).into_string();
+            let shown = verdict(&[&one], Since::QUARTER_HOUR, true, [0; 2]).into_string();
             assert!(shown.contains(kind) && shown.contains(told), "{told} is not in {shown}");
         }
     }
@@ -482,15 +553,7 @@ mod tests {
             let account = Account { matched, delivered, redriven: 1, ..Account::default() };
             let account = Account { dropped: [("R".to_owned(), dropped)].into(), ..account };
             let total = Flow { account, ..Flow::default() };
-            let traffic = Traffic {
-                begins: Timestamp::from_millis(0),
-                step: std::time::Duration::from_secs(60),
-                steps: Vec::new(),
-                total,
-                gaps: Vec::new(),
-                kept_from: None,
-            };
-            equation(&traffic, Since::QUARTER_HOUR).into_string()
+            equation(&Traffic { total, ..no_traffic() }, Since::QUARTER_HOUR).into_string()
         };
         for (matched, delivered, dropped, want) in [
             (9, 4, 2, "Matched 9, redriven 1; delivered 4, dead-lettered 0, lost 2, waiting 4."),
