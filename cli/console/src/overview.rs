@@ -128,13 +128,11 @@ async fn body(app: &App, since: Since, now: Timestamp, is_again: bool) -> Markup
             @if !worst.is_empty() { (needs_attention(app, &worst, &details, seen.all.len(), since)) }
             (healthy(&seen, since))
         }))
-        @if let Some(under_way) = under_way.filter(|_| !is_empty) {
-            (live_part("under-way", &html! {
-                div.g.g11 {
-                    (kit::card("Under way", "", under_way))
-                    @if let Some(traffic) = &traffic { (equation(traffic, since)) }
-                }
-            }))
+        div.g.g11 {
+            @if let Some(under_way) = under_way {
+                (live_part("under-way", &html! { @if !is_empty { (kit::card("Under way", "", under_way)) } }))
+            }
+            (live_part("equation", &html! { @if let Some(traffic) = &traffic { (equation(traffic, since)) } }))
         }
     }
 }
