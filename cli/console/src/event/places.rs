@@ -113,17 +113,24 @@ fn published_of(one: &EventDelivery) -> Option<Time> {
 }
 
 impl Place<'_> {
+    /// Returns the worst of how its publishes stand, each by its last delivery.
     pub(super) fn standing(&self) -> Standing {
-        let Some(last) = self.deliveries.last() else {
-            return match (self.held, self.verdict) {
+        // A redrive keeps the time of the publish, and another publish with this id has its own.
+        let of_publish = self.deliveries.iter().map(|one| (published_of(one), *one));
+        let last: BTreeMap<_, _> = of_publish.collect();
+        last.values().map(|one| Self::standing_of(one)).min().unwrap_or_else(|| {
+            match (self.held, self.verdict) {
                 (Some(held), _) if held.health.pause.is_some() => Standing::Paused,
                 (Some(_), _) => Standing::HeldBack,
                 (None, Some(one)) if !one.verdict.matches => Standing::Filtered,
                 _ => Standing::NotKnown,
-            };
-        };
-        let end = last.log.iter().rfind(|line| line.kind.is_end()).map(|line| line.kind);
-        match (last.event_standing, end) {
+            }
+        })
+    }
+
+    fn standing_of(one: &EventDelivery) -> Standing {
+        let end = one.log.iter().rfind(|line| line.kind.is_end()).map(|line| line.kind);
+        match (one.event_standing, end) {
             (Some(DeliveryStatus::Delivered), _) => Standing::Delivered,
             (Some(DeliveryStatus::Waiting), _) => Standing::Waiting,
             (_, Some(EntryKind::Dropped)) => Standing::Lost,
@@ -172,8 +179,9 @@ impl Place<'_> {
     }
 
     fn next(&self) -> Option<&NextAttempt> {
-        let next = self.deliveries.last()?.state.as_ref()?.next.as_ref();
-        next.filter(|_| self.standing() == Standing::Waiting)
+        let waits = |one: &&&EventDelivery| one.event_standing == Some(DeliveryStatus::Waiting);
+        let mut waiting = self.deliveries.iter().rev().filter(waits);
+        waiting.find_map(|one| one.state.as_ref()?.next.as_ref())
     }
 
     /// Returns the newest of what happened, that many at most, and what comes.
@@ -401,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_stands_as_its_last_delivery() {
+    fn an_event_stands_as_the_last_delivery_of_each_publish() {
         use DeliveryStatus::{Delivered, Ended, Ending, Waiting};
         let end = |kind: &str| vec![json!({}), json!({"kind": kind, "reason": "R"})];
         for (standing, lines, want) in [
@@ -414,6 +422,13 @@ mod tests {
             (None, vec![json!({})], Standing::NotKnown),
         ] {
             assert_eq!(place(&[delivery(standing, &lines)]).standing(), want, "{lines:?}");
+        }
+        // (publish of the second delivery, standing of both)
+        for (second, want) in [("00", Standing::Delivered), ("09", Standing::Lost)] {
+            let of = |second: &str, kind: &str| json!({"publishTime": format!("2026-01-01T00:00:{second}Z"), "kind": kind, "reason": "R"});
+            let dropped = delivery(Some(Ended), &[of("00", "Dropped")]);
+            let delivered = delivery(Some(Delivered), &[of(second, "Success")]);
+            assert_eq!(place(&[dropped, delivered]).standing(), want, "{second}");
         }
     }
 
