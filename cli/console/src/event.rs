@@ -22,7 +22,7 @@ use super::sought::{EXACT, LeftOut};
 use super::text::{self, number, visible};
 use super::urls::{topic_url, with_query};
 use gridpost_ops::{
-    explain::{self, EventText, Explanation, Question},
+    explain::{self, Budget, EventText, Explanation, Question},
     failure::Misuse,
     given::TimeSpan,
     output,
@@ -31,6 +31,12 @@ use places::{Place, Standing, places};
 
 /// Characters of an event's JSON that are shown: a dead letter's page has all of it.
 const EVENT_TOLD: usize = 4_000;
+
+/// Notes of what was not looked at that are shown: there may be one of each topic.
+const NOTES_TOLD: usize = 5;
+
+/// The most that is read for a page. A topic has 500 event subscriptions at most.
+const BUDGET: Budget = Budget { entries: 10_000, topics: 100, deliveries: 500, letter_pages: 100 };
 
 /// How far back attempts are looked for, unless said otherwise.
 const SINCE: &str = "24h";
@@ -154,7 +160,7 @@ async fn look(app: &App, typed: &EventQuery, id: &str) -> anyhow::Result<Explana
     let since: TimeSpan = typed.since().parse().map_err(Misuse)?;
     let topic = given(typed.topic.as_ref());
     let (id, named) = (id.to_owned(), topic.clone().unwrap_or_default());
-    let question = Question { topic: named, id, since, max_dollars: None };
+    let question = Question { topic: named, id, since, budget: BUDGET, ..Question::default() };
     let target = &app.settings.target;
     let mut found = match topic {
         None => explain::look_everywhere(target, question).await?,
@@ -215,6 +221,7 @@ fn nothing(typed: &EventQuery, id: &str, known: &[&Explanation]) -> Markup {
             "filter, be older, or have been delivered where successes are not logged. An event of a schema of your own has "
             "no id there."
         }
+        @for note in known.iter().flat_map(|one| one.notes()).take(NOTES_TOLD) { p { "Not everything was looked at: " (visible(note)) "." } }
         @for gap in known.iter().flat_map(|one| &one.left_out) { p { "The journal: " (text::sentence(gap)) "." } }
     };
     let actions = html! {
@@ -227,8 +234,8 @@ fn nothing(typed: &EventQuery, id: &str, known: &[&Explanation]) -> Markup {
 
 fn of_topic(app: &App, of: &Explanation, id: &str, now: Timestamp) -> Markup {
     html! {
-        @for note in of.notes() {
-            (kit::note(Kind::Warn, "Not all dead letters could be read", visible(note), ""))
+        @for note in of.notes().iter().take(NOTES_TOLD) {
+            (kit::note(Kind::Warn, "Not everything was looked at", visible(note), ""))
         }
         @if let Some(other) = of.other_id() {
             (kit::note(Kind::Warn, "The event that was given has another id", html! {

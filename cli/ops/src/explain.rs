@@ -49,6 +49,35 @@ pub struct Question {
     /// The most that the journal's answer may cost, in U.S. dollars; $0.10 by default.
     #[serde(skip)]
     pub max_dollars: Option<f64>,
+    #[serde(skip)]
+    pub budget: Budget,
+}
+
+/// The most that is read to explain an event; without bounds by default.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Entries of the journal, about.
+    pub entries: usize,
+    pub topics: usize,
+    pub deliveries: usize,
+    /// Requests for dead letters.
+    pub letter_pages: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        let most = usize::MAX;
+        Self { entries: most, topics: most, deliveries: most, letter_pages: most }
+    }
+}
+
+impl Budget {
+    /// Returns the part of each of so many topics.
+    fn shared(self, topics: usize) -> Self {
+        let part = |of: usize| of.div_ceil(topics.max(1));
+        let (deliveries, letter_pages) = (part(self.deliveries), part(self.letter_pages));
+        Self { deliveries, letter_pages, ..self }
+    }
 }
 
 /// All that is known of an event; `--json` prints it.
@@ -62,7 +91,7 @@ pub struct Explanation {
     /// The event that the verdicts are about.
     #[serde(skip)]
     pub event: Option<EventText>,
-    /// Reasons why dead letters that may have the event could not be looked into.
+    /// Reasons why not everything that may be about the event was looked at.
     notes: Vec<String>,
     pub deliveries: Vec<EventDelivery>,
     pub holding_back: Vec<HoldingBack>,
@@ -128,8 +157,10 @@ pub async fn look_everywhere(
     if topics.is_empty() {
         topics = api.topics().await?.into_iter().map(|topic| (topic.name, Vec::new())).collect();
     }
-    let looks = topics.into_iter().map(|(topic, entries)| {
-        let question = Question { topic: topic.clone(), ..question.clone() };
+    let (all, most) = (topics.len(), question.budget.topics);
+    let budget = question.budget.shared(all.min(most));
+    let looks = topics.into_iter().take(most).map(|(topic, entries)| {
+        let question = Question { topic: topic.clone(), budget, ..question.clone() };
         let (api, answer) = (&api, &answer);
         async move { (topic, of_topic(api, question, (now, answer, entries), None).await) }
     });
@@ -137,10 +168,19 @@ pub async fn look_everywhere(
     let is_nothing = |told: &anyhow::Result<Explanation>| {
         told.as_ref().is_ok_and(|told| told.outcome().is_err())
     };
+    let mut notes = Vec::new();
+    if all > most {
+        notes.push(format!("only {most} of {all} topics were looked at: name the event's"));
+    }
+    let told = found.iter_mut().filter_map(|(_, told)| told.as_mut().ok());
+    told.filter(|told| told.outcome().is_err()).for_each(|told| notes.append(&mut told.notes));
     // Where nothing is known at all, one topic says what the journal lacks.
     match found.iter().all(|(_, told)| is_nothing(told)) {
         true => found.truncate(1),
         false => found.retain(|(_, told)| !is_nothing(told)),
+    }
+    if let Some(first) = found.iter_mut().find_map(|(_, told)| told.as_mut().ok()) {
+        first.notes.extend(notes);
     }
     Ok(found)
 }
@@ -153,7 +193,7 @@ async fn asked(
     let now = target.now().await?;
     let journal = Journal::of(api.clone(), question.max_dollars);
     let since = before(now, question.since);
-    Ok((now, journal.ask(question.of_the_journal(since), usize::MAX).await?))
+    Ok((now, journal.ask(question.of_the_journal(since), question.budget.entries).await?))
 }
 
 async fn of_topic(
@@ -163,7 +203,7 @@ async fn of_topic(
     given: Option<Box<RawValue>>,
 ) -> anyhow::Result<Explanation> {
     let since = before(now, question.since);
-    let deliveries = read_deliveries(api, &question, entries).await?;
+    let (deliveries, is_whole) = read_deliveries(api, &question, entries).await?;
     let subscriptions = api.subscriptions(&question.topic).await;
     let subscriptions = match deliveries.is_empty() {
         true => named(api, (&question.topic, None), subscriptions).await?,
@@ -172,7 +212,7 @@ async fn of_topic(
     };
     let given = given.map(one_event);
     let given_event_id = given.as_deref().and_then(id_of);
-    let (known, notes) = match given {
+    let (known, mut notes) = match given {
         Some(event) => {
             let explained = api.explain(&question.topic, &event).await;
             let explained = named(api, (&question.topic, None), explained).await?;
@@ -184,6 +224,9 @@ async fn of_topic(
             verdicts_on_dead_letter(api, &question, since, names).await?
         }
     };
+    if !is_whole || answer.next_link.is_some() {
+        notes.push("it has more attempts than were looked at: the newest".to_owned());
+    }
     let (verdicts, event) = known.unzip();
     let names = subscriptions.iter().map(|one| one.name.as_str());
     let may_wait = may_wait(names, &deliveries, verdicts.as_deref());
@@ -298,25 +341,32 @@ fn id_of(event: &RawValue) -> Option<String> {
     event.get("id")?.as_str().map(str::to_owned)
 }
 
-/// Reads the states of deliveries that entries name; one that has not failed has none.
+/// Reads the states of deliveries that entries name, the newest first; one that has not failed has none. Returns
+/// whether these are all.
 async fn read_deliveries(
     api: &ManageApi,
     question: &Question,
     entries: Vec<JournalEntry>,
-) -> anyhow::Result<Vec<EventDelivery>> {
+) -> anyhow::Result<(Vec<EventDelivery>, bool)> {
     let mut all: BTreeMap<_, Vec<AttemptLine>> = BTreeMap::new();
-    for entry in entries.into_iter().rev() {
+    let mut is_whole = true;
+    for entry in entries {
         let key = (entry.event_subscription.clone(), entry.delivery_id.to_string());
-        all.entry(key).or_default().push(AttemptLine(entry));
+        if all.len() < question.budget.deliveries || all.contains_key(&key) {
+            all.entry(key).or_default().push(AttemptLine(entry));
+        } else {
+            is_whole = false;
+        }
     }
-    let reads = all.into_iter().map(async |((name, id), lines)| {
+    let reads = all.into_iter().map(async |((name, id), mut lines)| {
+        lines.reverse();
         let state = if_there(api.delivery(&question.topic, &name, &id).await)?;
         anyhow::Ok(EventDelivery::new(id, name, state, lines))
     });
     let mut found: Vec<_> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
     // A redrive is a delivery of its own: it comes after the one whose dead letter it sends.
     found.sort_by_key(|one| (one.name.clone(), one.log.first().map(|line| line.time)));
-    Ok(found)
+    Ok((found, is_whole))
 }
 
 /// Returns event subscriptions whose dead letters may have the event: those that it was seen to end in, or,
@@ -350,9 +400,13 @@ async fn verdicts_on_dead_letter(
         event_id: Some(question.id.clone()),
         ..PurgeDeadLettersInput::default()
     };
-    let mut notes = Vec::new();
+    let (mut notes, mut pages) = (Vec::new(), Some(question.budget.letter_pages));
     for name in names {
-        match verdicts_on_letter_of(api, &question.topic, name, &chosen).await {
+        match verdicts_on_letter_of(api, &question.topic, name, &chosen, &mut pages).await {
+            Ok(None) if pages.is_none() => {
+                notes.push(format!("not all dead letters of {} were looked at", question.topic));
+                break;
+            }
             Ok(None) => {}
             Ok(known) => return Ok((known, notes)),
             Err(error) if error.is::<Refusal>() => notes.push(chain(&error)),
@@ -367,12 +421,24 @@ async fn verdicts_on_letter_of(
     topic: &str,
     name: &str,
     chosen: &PurgeDeadLettersInput,
+    pages: &mut Option<usize>,
 ) -> anyhow::Result<Option<Known>> {
     let unread = || format!("the dead letters of {name} can't be read");
-    // 404: it was deleted. 409: without a dead-letter destination, what ended was dropped.
-    let letters = unless(&[404, 409], api.dead_letters(topic, name, chosen, 1).await);
-    let letters = letters.with_context(unread)?.unwrap_or_default();
-    let Some(letter) = letters.first() else { return Ok(None) };
+    let mut after = None;
+    let letter = loop {
+        *pages = pages.and_then(|left| left.checked_sub(1));
+        if pages.is_none() {
+            return Ok(None);
+        }
+        // 404: it was deleted. 409: without a dead-letter destination, what ended was dropped.
+        let page = api.dead_letters_page(topic, name, chosen, after.as_deref()).await;
+        let Some(page) = unless(&[404, 409], page).with_context(unread)? else { return Ok(None) };
+        if let Some(letter) = page.items.into_iter().next() {
+            break letter;
+        }
+        let Some(next) = page.next else { return Ok(None) };
+        after = Some(next);
+    };
     // It may have been purged just now.
     let letter = if_there(api.dead_letter(topic, name, &letter.id).await);
     let event = letter.with_context(unread)?.and_then(|letter| letter.event).unwrap_or_default();
@@ -405,7 +471,7 @@ impl Explanation {
         self.given_event_id.as_deref().filter(|given| *given != self.question.id)
     }
 
-    /// Returns why dead letters that may have the event could not be looked into.
+    /// Returns why not everything that may be about the event was looked at.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

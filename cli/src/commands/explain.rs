@@ -41,9 +41,9 @@ pub async fn run(arguments: ExplainArguments, common: &Common) -> anyhow::Result
     let target = common.target.resolve()?;
     let event = arguments.event.as_deref().map(read_events).transpose()?;
     let ExplainArguments { id, topic, since, price, .. } = arguments;
-    let explanation =
-        look_up(&target, Question { id, topic, since, max_dollars: price.max_dollars }, event)
-            .await?;
+    let max_dollars = price.max_dollars;
+    let question = Question { id, topic, since, max_dollars, ..Question::default() };
+    let explanation = look_up(&target, question, event).await?;
     common.output.tell(&explanation, Explanation::text);
     explanation.outcome()
 }

@@ -10,7 +10,7 @@ impl Explanation {
             id: "e-1".to_owned(),
             topic: "orders".to_owned(),
             since: TimeSpan::minutes(1_440),
-            max_dollars: None,
+            ..Question::default()
         };
         Self { question, notes: vec![note.to_owned()], ..Self::default() }
     }

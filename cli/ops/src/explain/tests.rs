@@ -59,7 +59,8 @@ async fn deliveries_are_found_by_the_journal() {
     let api = FakeApi::together((at, 2), &rows).await;
     let manage = ManageApi::connect(&api.url()).await.expect("a client");
     let entries = entries.map(read::<JournalEntry>).to_vec();
-    let found = read_deliveries(&manage, &arguments(), entries).await.expect("found");
+    let (found, is_whole) = read_deliveries(&manage, &arguments(), entries).await.expect("found");
+    assert!(is_whole);
     let found: Vec<_> = found
         .iter()
         .map(|one| (one.state.is_some(), one.log.iter().map(|line| line.kind).collect::<Vec<_>>()))
@@ -67,6 +68,11 @@ async fn deliveries_are_found_by_the_journal() {
     let attempts = vec![EntryKind::Failure, EntryKind::Success];
     let want = [(false, attempts), (true, vec![EntryKind::Ending])];
     assert_eq!(found, want);
+    let budget = Budget { deliveries: 0, ..Budget::default() };
+    let bounded = Question { budget, ..arguments() };
+    let entries = vec![read(entry(1, &json!({})))];
+    let (none, is_whole) = read_deliveries(&manage, &bounded, entries).await.expect("found");
+    assert!(none.is_empty() && !is_whole);
     let asked = arguments().of_the_journal(Timestamp::from_millis(0));
     let want = json!({"attempts": {"topic": "orders", "eventId": "e-1", "from": "1970-01-01T00:00:00.000Z"}});
     assert_eq!(json!(asked), want);
@@ -128,9 +134,14 @@ async fn an_event_is_found_in_all_topics() {
         let arguments = TargetArguments { manage_url: Some(api.url()), ..Default::default() };
         let target = arguments.resolve().expect("a deployment");
         let question = Question { topic: String::new(), ..self::arguments() };
-        let found = look_everywhere(&target, question).await.expect("found");
+        let found = look_everywhere(&target, question.clone()).await.expect("found");
         let known = found.iter().filter(|(_, told)| told.is_ok());
         assert_eq!(known.map(|(topic, _)| topic.as_str()).collect::<Vec<_>>(), want);
+        let budget = Budget { topics: 1, ..Budget::default() };
+        let bounded =
+            look_everywhere(&target, Question { budget, ..question }).await.expect("found");
+        let notes = bounded[0].1.as_ref().map(|told| told.notes().concat()).unwrap_or_default();
+        assert!(notes.starts_with("only 1 of "), "{notes}");
         let event = found[0].1.as_ref().map(|told| told.event.is_some());
         assert_eq!(event.ok(), Some(want == ["shop"]));
     }
@@ -505,6 +516,11 @@ async fn dead_letters_that_can_not_be_read_keep_nothing_of_the_others_back() {
     );
     assert_eq!(found(&["a", "b", "c"]).await, (None, notes));
     assert_eq!(found(&["a", "b"]).await, (None, Vec::new()));
+    let budget = Budget { letter_pages: 2, ..Budget::default() };
+    let bounded = Question { budget, ..arguments.clone() };
+    let names = ["a", "b", "d"].into();
+    let known = verdicts_on_dead_letter(&manage, &bounded, since, names).await.expect("no failure");
+    assert_eq!(known, (None, vec!["not all dead letters of orders were looked at".to_owned()]));
 
     let told = Explanation::noting(note);
     let text = told.text();
