@@ -374,7 +374,7 @@ fn facts(delivery: &Delivery, line: Option<&AttemptLine>) -> Markup {
 fn health_card(app: &App, url: &str, name: &str, health: &Health) -> Markup {
     let remedy = remedy(app, url, health, Some(name)).unwrap_or_default();
     let rows = [
-        ("State", Standing::of(health, None).pill()),
+        ("State", Standing::of(health, None).pill(true)),
         ("Since", standing::since(health)),
         ("Why", standing::why(health, None)),
         ("New events", standing::effect(health)),

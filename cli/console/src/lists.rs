@@ -77,6 +77,10 @@ impl One {
         Standing::of(&self.health, self.counted.as_ref())
     }
 
+    pub(super) fn pill(&self) -> Markup {
+        self.standing().pill(self.counted.is_some())
+    }
+
     pub(super) fn url(&self) -> String {
         subscription_url(&self.topic, &self.name, "")
     }

@@ -213,7 +213,8 @@ fn verdict(worst: &[&One], since: Since, is_whole: bool, [lost, letters]: [u64; 
     let (kind, title) = match kind {
         Kind::Bad => (Kind::Bad, "Not everything is being delivered"),
         Kind::Warn | Kind::Dead => (Kind::Warn, "Not everything is being delivered"),
-        other => (other, "What is not held back is being delivered"),
+        other if is_whole => (other, "What is not held back is being delivered"),
+        other => (other, "Not everything is known so far"),
     };
     let sentence = |one: &One| {
         let (held, lost) = (one.held(), one.lost());
@@ -331,7 +332,7 @@ fn attention_row(app: &App, one: &One, detail: Option<&Detail>, since: Since) ->
     };
     let mut row = vec![
         html! { (one.link(since.value)) (cut("", place)) },
-        html! { (one.standing().pill()) span.cut.sm.m { (standing::since(health)) } },
+        html! { (one.pill()) span.cut.sm.m { (standing::since(health)) } },
         html! { (standing::why(health, counted.as_ref())) (cut("mono", said)) },
         standing::effect(health),
         tiles::waiting(one),
@@ -356,7 +357,7 @@ fn healthy(seen: &Seen, since: Since) -> Markup {
         @if !healthy.is_empty() {
             section.card {
                 details.in id="healthy" {
-                    summary { (Standing::Healthy.pill()) " " (text::counted(healthy.len() as u64, "event subscription", "event subscriptions")) }
+                    summary { (Standing::Healthy.pill(healthy.iter().all(|one| one.counted.is_some()))) " " (text::counted(healthy.len() as u64, "event subscription", "event subscriptions")) }
                     ul.links {
                         @for one in healthy.iter().take(HEALTHY_MAX) {
                             li { (one.link(since.value)) }
@@ -542,6 +543,8 @@ mod tests {
             let one = one("a", &patch, dropped);
             let shown = verdict(&[&one], Since::QUARTER_HOUR, true, [0; 2]).into_string();
             assert!(shown.contains(kind) && shown.contains(told), "{told} is not in {shown}");
+            let shown = verdict(&[&one], Since::QUARTER_HOUR, false, [0; 2]).into_string();
+            assert!(!shown.contains("What is not held back"), "{shown}");
         }
     }
 

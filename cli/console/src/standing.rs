@@ -69,8 +69,12 @@ impl Standing {
         self.shown().0
     }
 
-    pub(super) fn pill(self) -> Markup {
-        let (kind, word) = self.shown();
+    /// Shows it. Where events were not counted, all that is known to be healthy is the endpoint.
+    pub(super) fn pill(self, is_counted: bool) -> Markup {
+        let (kind, word) = match self {
+            Self::Healthy if !is_counted => (Kind::Off, "Endpoint healthy"),
+            _ => self.shown(),
+        };
         kit::pill(kind, word)
     }
 }

@@ -94,7 +94,7 @@ async fn of_subscription(
             }
         }
     };
-    let pill = html! { @if let Ok(health) = &health { (Standing::of(health, counted).pill()) } };
+    let pill = html! { @if let Ok(health) = &health { (Standing::of(health, counted).pill(counted.is_some())) } };
     let beside = html! {
         (live_part("standing", &pill))
         @let place = show::destination(&document);

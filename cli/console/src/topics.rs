@@ -115,11 +115,12 @@ async fn table(app: &App, topics: &[Topic], since: Since) -> Markup {
 fn worst(own: &[&One]) -> Markup {
     let troubled = own.iter().filter(|one| one.standing() != Standing::Healthy).count();
     let all = text::counted(own.len() as u64, "event subscription", "event subscriptions");
+    let is_counted = own.iter().all(|one| one.counted.is_some());
     html! {
-        @if let Some(worst) = own.iter().map(|one| one.standing()).min() { (worst.pill()) }
+        @if let Some(worst) = own.iter().min_by_key(|one| one.standing()) { (worst.pill()) }
         span.cut.sm.m {
             @if own.is_empty() { "no event subscription" }
-            @else if troubled == 0 { (all) } @else { (troubled) " of " (all) " need attention" }
+            @else if troubled == 0 { (all) } @else { @if !is_counted { "at least " } (troubled) " of " (all) " need attention" }
         }
     }
 }
@@ -324,8 +325,8 @@ fn subscriptions(
     let beside = html! {
         span.sm.m {
             @if count > ROWS { (first + 1) " to " (last) " of " (count) "; " }
-            @if healths.is_err() { "how many need attention is not known" }
-            @else { (troubled) " of " (count) " need attention" }
+            @if healths.is_err() || totals.is_none() && troubled == 0 { "how many need attention is not known" }
+            @else { @if totals.is_none() { "at least " } (troubled) " of " (count) " need attention" }
         }
     };
     let next = (last < count).then(|| last.to_string());
@@ -352,7 +353,7 @@ fn row(
             span.cut.sm.m { (text::short(&show::destination(subscription))) }
         },
         html! {
-            @if let Some(one) = known { (one.standing().pill()) } @else { "not known" }
+            @if let Some(one) = known { (one.pill()) } @else { "not known" }
             @if !why.0.is_empty() { span.cut.sm.m { (why) } }
         },
         html! { span.cut { (text::short(&settings::filter(subscription))) } },

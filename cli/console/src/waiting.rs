@@ -70,7 +70,7 @@ async fn by_subscription(app: &App) -> anyhow::Result<Markup> {
         let deliveries = &one.health.waiting_deliveries;
         vec![
             one.link(""),
-            one.standing().pill(),
+            one.pill(),
             standing::effect(&one.health),
             kit::count(one.health.waiting_events),
             kit::count(deliveries.count as u64),
