@@ -291,9 +291,14 @@ fn newest_card(
             html! { div.in { (failure::problem("The attempts could not be read.", error)) } }
         }
         Ok(answer) => html! {
+            @let none = match failed {
+                true => "No failed attempt in the last 24 hours",
+                false if answer.leaves_out.is_empty() => "No attempt in the last 24 hours",
+                false => "No attempt is logged in the last 24 hours",
+            };
             @let rows: Vec<_> = attempts::lines(answer).iter().take(ATTEMPTS_MAX)
                 .map(|line| attempts::row(line, attempts::events(line))).collect();
-            @if rows.is_empty() { (kit::nothing(Icon::TAIL, "No attempt in the last 24 hours", "", "", "")) }
+            @if rows.is_empty() { (kit::nothing(Icon::TAIL, none, "", "", "")) }
             @else { (kit::table("Newest attempts", &attempts::head("Event"), &rows)) }
             @for gap in answer.gaps() { p.in.sm.m { (visible(&gap)) } }
         },

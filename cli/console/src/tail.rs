@@ -163,7 +163,7 @@ pub(super) async fn show(State(app): State<App>, Query(mut query): Query<TailQue
         @if lines.is_empty() {
             div id="tail-empty" {
                 (kit::nothing(Icon::TAIL, "Waiting for attempts", html! {
-                    "Nothing was attempted in the last 10 minutes"
+                    "No attempt was logged in the last 10 minutes"
                     @if query.pairs().iter().any(|(_, value)| !value.is_empty()) { " of what is chosen" }
                     ". Publish an event, and it shows here."
                 }, "", ""))
