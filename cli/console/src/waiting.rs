@@ -73,7 +73,10 @@ async fn by_subscription(app: &App) -> anyhow::Result<Markup> {
             one.pill(),
             standing::effect(&one.health),
             kit::count(one.health.waiting_events),
-            kit::count(deliveries.count as u64),
+            html! {
+                @if !deliveries.is_complete { "> " }
+                (kit::count(deliveries.count as u64))
+            },
             html! { @if let Some(oldest) = deliveries.oldest_publish_time { (text::time(oldest)) } },
         ]
     };
@@ -81,13 +84,14 @@ async fn by_subscription(app: &App) -> anyhow::Result<Markup> {
     let beside = html! {
         @if all.len() > ROWS { span.sm.m { "the largest " (ROWS) " of " (count) ": topics list the others" } }
     };
+    let is_read = unread.is_empty() && is_whole && left.is_empty();
     Ok(html! {
         @if let Some((_, error)) = unread.first() { (failure::problem("Not every health was read.", error)) }
         @if !is_whole || !left.is_empty() { p.m { "There are too many event subscriptions: not all were looked at." } }
         @let head = [("Event subscription", "gr"), ("State", ""), ("New events", "nw"), ("Events", "n"),
             ("Deliveries retrying or parked", "n"), ("Oldest of these", "nw")];
-        @if all.is_empty() { (kit::flush(title, "", kit::empty("Nothing is retried or held back", ""))) }
-        @else { (kit::flush(title, beside, kit::table(title, &head, all.iter().take(ROWS).map(row)))) }
+        @if all.is_empty() && is_read { (kit::flush(title, "", kit::empty("Nothing is retried or held back", ""))) }
+        @else if !all.is_empty() { (kit::flush(title, beside, kit::table(title, &head, all.iter().take(ROWS).map(row)))) }
     })
 }
 
