@@ -280,7 +280,14 @@ fn tiles(shown: &DeliveryShown, of: Option<&EventSubscription>, now: Timestamp) 
     let retry = settings.and_then(|settings| settings.retry_policy.as_ref());
     let most = retry.and_then(|policy| policy.max_delivery_attempts.or(policy.max_delivery_count));
     let most = most.map_or(String::new(), |most| format!("of {most}"));
-    let made = kit::unit(number(delivery.delivery_attempts.into()), most);
+    // The state counts no success, which is an attempt.
+    let last = attempts.last();
+    let made = delivery.delivery_attempts.max(last.map_or(0, |last| last.attempt));
+    let made = kit::unit(number(made.into()), most);
+    let answer = last.map(|last| (&last.outcome, last.http_status_code));
+    let answer = answer
+        .or(delivery.last_delivery_outcome.as_ref().map(|it| (it, delivery.last_http_status_code)));
+    let at = last.map(|last| last.start_time).or(delivery.last_delivery_attempt_time);
     let end = match settings {
         Some(settings) if settings.dead_letter_destination.is_some() => "as a dead letter",
         Some(_) => "lost: no dead letters are kept",
@@ -295,11 +302,10 @@ fn tiles(shown: &DeliveryShown, of: Option<&EventSubscription>, now: Timestamp) 
                 @let at = due.map(|due| if due.0 <= now { html! { "due" } } else { text::time(due) });
                 (kit::tile("", None, "Next attempt", at.unwrap_or(html! { "none" }), comes(due, next, now), ""))
             }
-            @let last = delivery.last_delivery_attempt_time.map(text::time);
-            (kit::tile("", None, "Attempts", made, html! { @if let Some(last) = last { "the last " (last) } }, ""))
-            @if let Some(outcome) = &delivery.last_delivery_outcome {
-                @let took = attempts.last().map(|last| Duration::from_millis(last.duration_in_ms));
-                (kit::tile("", None, "Last answer", text::met(outcome, delivery.last_http_status_code), html! {
+            (kit::tile("", None, "Attempts", made, html! { @if at.is_some() { "the last " (text::time(at)) } }, ""))
+            @if let Some((outcome, status)) = answer {
+                @let took = last.map(|last| Duration::from_millis(last.duration_in_ms));
+                (kit::tile("", None, "Last answer", text::met(outcome, status), html! {
                     (text::words(outcome)) @if let Some(took) = took { " after " (chart::duration(took)) }
                 }, ""))
             }
@@ -398,7 +404,21 @@ fn also_waiting(list: &str, others: &anyhow::Result<Page<Delivery>>, shown: &Del
 
 #[cfg(test)]
 mod tests {
+    use gridpost_ops::testkit::documents;
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn a_success_is_the_last_attempt_though_the_state_counts_failures_alone() {
+        let attempt = json!({"attempt": 2, "startTime": "2026-01-01T00:00:09Z", "durationInMs": 12,
+            "outcome": "Success", "httpStatusCode": 200});
+        let state = documents::delivery(&json!({"status": "Delivered", "attempts": [attempt],
+            "deliveryAttempts": 1, "lastDeliveryOutcome": "Busy", "lastHttpStatusCode": 503}));
+        let shown = serde_json::from_value(state).expect("a delivery");
+        let shown = tiles(&shown, None, Timestamp::from_millis(0)).into_string();
+        assert!(shown.contains("200") && !shown.contains("503"), "{shown}");
+    }
 
     #[test]
     fn what_is_past_is_due_since_then() {
