@@ -82,11 +82,11 @@ impl Standing {
 /// Says what put the endpoint into this state.
 pub(super) fn why(health: &Health, counted: Option<&Account>) -> Markup {
     let most = |reasons: &std::collections::BTreeMap<String, u64>| {
-        let most = reasons.iter().max_by_key(|(_, count)| **count);
+        let most = reasons.iter().filter(|(_, count)| **count > 0).max_by_key(|(_, count)| **count);
         most.map(|(reason, _)| text::reason(reason))
     };
-    let reason =
-        counted.and_then(|account| most(&account.dropped).or_else(|| most(&account.dead_lettered)));
+    let lost = counted.and_then(|account| most(&account.dropped));
+    let ended = counted.and_then(|account| most(&account.dead_lettered));
     html! {
         @if let Some(pause) = &health.pause {
             @if health.new_events != NewEvents::Held { "paused besides, " }
@@ -95,11 +95,19 @@ pub(super) fn why(health: &Health, counted: Option<&Account>) -> Markup {
         } @else if let Some(cause) = &health.cause {
             @if let Some(status) = cause.http_status_code { (status) " " }
             (text::words(&cause.outcome))
-        } @else if let Some(slow) = &health.slow {
+        } @else if let Some(reason) = lost { (visible(&reason)) }
+        @else if let Some(slow) = &health.slow {
             "answers slowly"
             @if slow.requests_under_way > 0 { ", " (slow.requests_under_way) " under way" }
-        } @else if let Some(reason) = reason { (visible(&reason)) }
+        } @else if let Some(reason) = ended { (visible(&reason)) }
     }
+}
+
+/// Whether events were lost that a dead-letter destination would have kept.
+pub(super) fn lacks_place(counted: &Account) -> bool {
+    const KEPT_NOWHERE: [&str; 3] = ["PurgedByOperator", "PayloadMissing", "SubscriptionDeleted"];
+    let mut lost = counted.dropped.iter().filter(|(_, count)| **count > 0);
+    lost.any(|(reason, _)| !KEPT_NOWHERE.contains(&reason.as_str()))
 }
 
 /// Says what becomes of an event that is published now, and when that may change.
@@ -172,6 +180,20 @@ mod tests {
             assert_eq!(Standing::of(&health(&patch), counted.as_ref()), want, "{patch}");
         }
         assert!(Standing::EndsEvents < Standing::Probation && Standing::Slow < Standing::Healthy);
+    }
+
+    #[test]
+    fn a_loss_has_its_own_reason() {
+        let slow = health(&json!({"slow": {"requestsUnderWay": 4}}));
+        for (dropped, told, lacks) in [
+            ("PurgedByOperator", "Purged by operator", false),
+            ("TimeToLiveExceeded", "Time to live exceeded", true),
+        ] {
+            let dropped = [(dropped.to_owned(), 1)].into();
+            let account = Account { dropped, ..Account::default() };
+            assert_eq!(why(&slow, Some(&account)).into_string(), told);
+            assert_eq!(lacks_place(&account), lacks, "{told}");
+        }
     }
 
     #[test]

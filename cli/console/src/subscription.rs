@@ -181,8 +181,12 @@ pub(super) fn state_note(health: &Health, counted: Option<&Account>, now: Timest
     let (title, told) = match standing {
         Standing::Healthy => return html! {},
         Standing::LosesSome => {
-            let no_place = "and it has no place for dead letters, or that could not be written.";
-            ("Events are lost", html! { "They end undelivered (" (why) "), " (no_place) })
+            let no_place = ", and it has no place for dead letters, or that could not be written";
+            let told = html! {
+                "They end undelivered (" (why) ")"
+                @if counted.is_some_and(standing::lacks_place) { (no_place) } "."
+            };
+            ("Events are lost", told)
         }
         Standing::RefusesSome => {
             ("Some events are refused", html! { "They have become dead letters: " (why) "." })
@@ -328,7 +332,7 @@ fn to_do(
     if health.new_events == NewEvents::Held {
         steps.push(html! { b { "Resume" } " it when its endpoint may get events again" });
     }
-    if counted.is_some_and(|account| total(&account.dropped) > 0) {
+    if counted.is_some_and(standing::lacks_place) {
         steps.push(match of.properties.settings.dead_letter_destination {
             None => html! { (link("/edit", "Give it a place for dead letters")) ", so that no more events are lost" },
             Some(_) => html! { "See why nothing can be written to its place for dead letters" },
