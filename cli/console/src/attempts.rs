@@ -17,6 +17,8 @@ use super::text::{self, visible};
 
 /// Ids of a line's events that are shown, and characters of a response: the delivery's page has all of it.
 const IDS_TOLD: usize = 3;
+/// After so many bytes of ids comes no other.
+const IDS_BYTES: usize = 300;
 const RESPONSE_TOLD: usize = 160;
 
 /// Returns the lines of an answer, each end once.
@@ -62,11 +64,13 @@ pub(super) fn events(line: &AttemptLine) -> Markup {
 
 /// Shows so many of a line's events, as far as the journal names them.
 pub(super) fn some_events(line: &AttemptLine, most: usize) -> Markup {
-    let ids = &line.event_ids[..line.event_ids.len().min(most)];
+    let mut bytes = 0;
+    let fits = |id: &&String| std::mem::replace(&mut bytes, bytes + id.len()) < IDS_BYTES;
+    let ids: Vec<_> = line.event_ids.iter().take(most).take_while(fits).collect();
     let left = u64::from(line.events).saturating_sub(ids.len() as u64);
     html! {
-        @for id in ids {
-            a.cut href=(event_url(&line.topic, id)) title=(visible(id)) { (visible(id)) }
+        @for id in &ids {
+            a.cut href=(event_url(&line.topic, id)) title=(text::short(id)) { (text::short(id)) }
         }
         @if ids.is_empty() { (text::counted(left, "event", "events")) }
         @else if left > 0 { span.m { (text::number(left)) " more" } }
@@ -169,6 +173,10 @@ mod tests {
             assert_eq!(shown.len(), want.len(), "{shown:?}");
             assert!(shown.iter().zip(&want).all(|(shown, want)| shown.contains(want)), "{shown:?}");
         }
+        let mut long = of("Failure", 9);
+        long.event_ids = vec!["x".repeat(400); 9];
+        let shown = events(&long).into_string();
+        assert!(shown.len() < 1_000 && shown.contains("8 more"), "{shown}");
         let told = follows(&of("Dropped", 1)).into_string();
         assert!(told.contains("LOST FOR GOOD: 400 Bad request; last answer: 503 <"), "{told}");
         assert!(told.contains("&lt;b&gt;"), "{told}");
