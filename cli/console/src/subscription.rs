@@ -25,7 +25,7 @@ use super::standing::{self, Standing};
 use super::text::{self, number, visible};
 use super::tiles;
 use super::traffic::{Scope, Since, SinceQuery, Traffic, total};
-use super::urls::{self, subscription_url, with_query};
+use super::urls::{self, subscription_url, topic_url, with_query};
 use super::{App, attempts, retry, settings};
 
 /// Newest attempts that are shown.
@@ -108,7 +108,8 @@ async fn of_subscription(
         is_live: secrets.is_none(),
         ..Head::default()
     };
-    let above = urls::above(&[topic]);
+    let mut above = urls::above(&[]);
+    above.push((with_query(&topic_url(topic, ""), &[("since", since.value)]), topic.to_owned()));
     let [topic, shown, since] = [word(topic), word(name), since.value.to_owned()];
     let command =
         format!("subscription health --topic {topic} --subscription {shown} --since {since}");
