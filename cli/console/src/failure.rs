@@ -73,7 +73,7 @@ pub(super) fn details<'a>(all: impl IntoIterator<Item = &'a Detail>) -> Markup {
 /// Shows a failure as the problem of a page, below a sentence if there is one. An answer that is late is none.
 pub(super) fn problem(head: &str, error: &anyhow::Error) -> Markup {
     if error.is::<Late>() {
-        let told = "Its counts come later: this page follows by itself.";
+        let told = "Its counts come later: reload, or wait while the page is live.";
         return kit::note(Kind::Mute, "The journal is still being read", told, "");
     }
     html! {
