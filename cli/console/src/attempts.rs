@@ -65,7 +65,11 @@ pub(super) fn events(line: &AttemptLine) -> Markup {
 /// Shows so many of a line's events, as far as the journal names them.
 pub(super) fn some_events(line: &AttemptLine, most: usize) -> Markup {
     let mut bytes = 0;
-    let fits = |id: &&String| std::mem::replace(&mut bytes, bytes + id.len()) < IDS_BYTES;
+    let fits = |id: &&String| {
+        let fits = bytes < IDS_BYTES;
+        bytes += id.len();
+        fits
+    };
     let ids: Vec<_> = line.event_ids.iter().take(most).take_while(fits).collect();
     let left = u64::from(line.events).saturating_sub(ids.len() as u64);
     html! {
@@ -174,7 +178,7 @@ mod tests {
             assert!(shown.iter().zip(&want).all(|(shown, want)| shown.contains(want)), "{shown:?}");
         }
         let mut long = of("Failure", 9);
-        long.event_ids = vec!["x".repeat(400); 9];
+        long.0.event_ids = vec!["x".repeat(400); 9];
         let shown = events(&long).into_string();
         assert!(shown.len() < 1_000 && shown.contains("8 more"), "{shown}");
         let told = follows(&of("Dropped", 1)).into_string();

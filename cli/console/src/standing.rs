@@ -180,6 +180,9 @@ mod tests {
             assert_eq!(Standing::of(&health(&patch), counted.as_ref()), want, "{patch}");
         }
         assert!(Standing::EndsEvents < Standing::Probation && Standing::Slow < Standing::Healthy);
+        let pills =
+            [true, false].map(|is_counted| Standing::Healthy.pill(is_counted).into_string());
+        assert!(pills[0].contains("ok") && !pills[1].contains("ok"), "{pills:?}");
     }
 
     #[test]
