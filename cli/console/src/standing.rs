@@ -182,7 +182,7 @@ mod tests {
         assert!(Standing::EndsEvents < Standing::Probation && Standing::Slow < Standing::Healthy);
         let pills =
             [true, false].map(|is_counted| Standing::Healthy.pill(is_counted).into_string());
-        assert!(pills[0].contains("ok") && !pills[1].contains("ok"), "{pills:?}");
+        assert!(pills[0].contains("pill ok") && !pills[1].contains("pill ok"), "{pills:?}");
     }
 
     #[test]
