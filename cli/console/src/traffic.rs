@@ -187,11 +187,11 @@ impl Shared {
     async fn ask(
         &self,
         of: impl Fn(Option<Time>) -> JournalQueryInput,
-        from: Timestamp,
+        (since, now): (Since, Timestamp),
         most: usize,
     ) -> anyhow::Result<Arc<JournalQuery>> {
         let age = if self.settings.target.is_dev() { KEPT_ON_ONE_MACHINE } else { KEPT_ON_AWS };
-        let key = format!("{most} {}", serde_json::to_string(&of(None))?);
+        let (key, from) = (key(&of(None), since, most)?, self.begin(since, now));
         let Kept { from, cell, older } = self.answers.of(key, from, age);
         let (question, journal) = (of(Some(from.into())), self.journal.clone());
         // Goes on although its page does not wait for it.
@@ -224,7 +224,7 @@ impl Shared {
             ..SeriesQuery::default()
         };
         let of = |from| JournalQueryInput { series: Some(query(from)), ..Default::default() };
-        self.ask(of, self.begin(since, now), usize::MAX).await
+        self.ask(of, (since, now), usize::MAX).await
     }
 
     /// Reads what happened since then to all, or to one owner.
@@ -272,7 +272,7 @@ impl Shared {
             ..LedgerQuery::default()
         };
         let of = |from| JournalQueryInput { ledger: Some(query(from)), ..Default::default() };
-        let answer = self.ask(of, Since::DAY.begin(now), usize::MAX).await?;
+        let answer = self.ask(of, (Since::DAY, now), usize::MAX).await?;
         let hours = answer.ledger.iter().flatten().filter_map(|entry| {
             let waiting = u64::try_from(entry.waiting?).ok().filter(|waiting| *waiting > 0)?;
             Some((entry.publish_hour.0, waiting))
@@ -296,8 +296,13 @@ impl Shared {
             ..AttemptsQuery::default()
         };
         let of = |from| JournalQueryInput { attempts: Some(query(from)), ..Default::default() };
-        self.ask(of, Since::DAY.begin(now), most).await
+        self.ask(of, (Since::DAY, now), most).await
     }
+}
+
+/// Names a question without its times: two ranges may have the same step.
+fn key(question: &JournalQueryInput, since: Since, most: usize) -> serde_json::Result<String> {
+    Ok(format!("{} {most} {}", since.value, serde_json::to_string(question)?))
 }
 
 fn flow(entry: &SeriesEntry) -> Flow {
@@ -441,6 +446,12 @@ mod tests {
             let traffic = Traffic::of(&[], (since.begin(now), now), since.step, Vec::new());
             assert_eq!(traffic.steps.len(), steps, "{value}");
         }
+    }
+
+    #[test]
+    fn each_range_has_its_own_answers() {
+        let keys = Since::ALL.map(|since| key(&JournalQueryInput::default(), since, 9).ok());
+        assert_eq!(std::collections::BTreeSet::from(keys).len(), Since::ALL.len());
     }
 
     #[tokio::test(start_paused = true)]
