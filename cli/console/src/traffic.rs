@@ -35,6 +35,12 @@ const KEPT_ON_AWS: Duration = Duration::from_secs(5 * 60);
 /// How long a page waits for the journal.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// How old an answer may be that is shown while a new one is not there: less than the shortest range.
+const OLDER_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// How far behind what is known may be without a word about it.
+const AS_OF_NOW: Duration = Duration::from_secs(60);
+
 /// Rows of the table of a picture.
 const TABLE_ROWS: usize = 24;
 
@@ -204,7 +210,7 @@ impl Shared {
         });
         match timeout(PATIENCE, asked).await {
             Ok(told) => told?.map_err(anyhow::Error::msg),
-            Err(_) => older.ok_or_else(|| Late.into()),
+            Err(_) => older.filter(|it| is_recent(it, now)).ok_or_else(|| Late.into()),
         }
     }
 
@@ -239,7 +245,9 @@ impl Shared {
         let entries = answer.series.as_deref().unwrap_or_default();
         let times = (self.begin(since, now), until);
         let kept_from = answer.begins.map(|kept| kept.0);
-        Ok(Traffic { kept_from, ..Traffic::of(entries, times, since.step, answer.gaps()) })
+        let as_of = (now.since(until) > AS_OF_NOW).then(|| format!("As of {until}"));
+        let gaps = as_of.into_iter().chain(answer.gaps()).collect();
+        Ok(Traffic { kept_from, ..Traffic::of(entries, times, since.step, gaps) })
     }
 
     /// Reads the sums of each topic and of each event subscription since then.
@@ -303,6 +311,10 @@ impl Shared {
 /// Names a question without its times: two ranges may have the same step.
 fn key(question: &JournalQueryInput, since: Since, most: usize) -> serde_json::Result<String> {
     Ok(format!("{} {most} {}", since.value, serde_json::to_string(question)?))
+}
+
+fn is_recent(answer: &JournalQuery, now: Timestamp) -> bool {
+    answer.known_until.is_some_and(|until| now.since(until.0) <= OLDER_MAX)
 }
 
 fn flow(entry: &SeriesEntry) -> Flow {
@@ -452,6 +464,16 @@ mod tests {
     fn each_range_has_its_own_answers() {
         let keys = Since::ALL.map(|since| key(&JournalQueryInput::default(), since, 9).ok());
         assert_eq!(std::collections::BTreeSet::from(keys).len(), Since::ALL.len());
+    }
+
+    #[test]
+    fn an_old_answer_is_not_shown_for_a_new_one() {
+        let answer = gridpost_ops::testkit::documents::journal_query(&serde_json::json!({}));
+        let mut answer: JournalQuery = serde_json::from_value(answer).expect("one");
+        for (until, want) in [("08:00:00", true), ("07:50:00", true), ("07:49:59", false)] {
+            answer.known_until = Some(at(&format!("2026-01-01T{until}Z")).into());
+            assert_eq!(is_recent(&answer, at("2026-01-01T08:00:00Z")), want, "{until}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

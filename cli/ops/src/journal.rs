@@ -1,15 +1,15 @@
 //! Asks a deployment's journal, for a price.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use gridpost_api::journal::{
     JournalQuery, JournalQueryStatus,
     query::{JournalQueryInput, MAX_DOLLARS},
 };
-use tokio::{
-    sync::Mutex,
-    time::{Instant, sleep},
-};
+use tokio::time::{Instant, sleep};
 
 use crate::{
     failure::{Misuse, Refusal},
@@ -27,8 +27,9 @@ const HOUR: Duration = Duration::from_secs(3_600);
 #[derive(Clone, Debug)]
 pub struct Journal {
     api: ManageApi,
-    /// One asks at a time, so that no two spend the same money.
     purse: Arc<Mutex<Purse>>,
+    /// One asks at a time until its price is known, so that no two spend the same money.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// The U.S. dollars that answers may cost together.
@@ -107,7 +108,11 @@ impl Journal {
 
     fn paid(api: ManageApi, dollars: f64, is_hourly: bool) -> Self {
         let purse = Purse { dollars, is_hourly, spent: Vec::new() };
-        Self { api, purse: Arc::new(Mutex::new(purse)) }
+        Self { api, purse: Arc::new(Mutex::new(purse)), turn: Arc::default() }
+    }
+
+    fn purse(&self) -> MutexGuard<'_, Purse> {
+        self.purse.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks for so many entries, about, or all that there are. Waits for the answer, and shows that
@@ -117,14 +122,15 @@ impl Journal {
         question: JournalQueryInput,
         most: usize,
     ) -> anyhow::Result<JournalQuery> {
-        let mut purse = self.purse.lock().await;
-        let left = purse.left(Instant::now());
+        let mut turn = Some(self.turn.lock().await);
+        let left = self.purse().left(Instant::now());
         let question = JournalQueryInput { max_dollars: Some(left), ..question };
         let (mut step, mut paid) = (None, 0.0);
         let pause = |query: &JournalQuery| {
             let JournalQuery { gigabytes, dollars, .. } = query;
             // A query that runs costs its price, even if its answer is not read. It may grow.
-            purse.spend(Instant::now(), *dollars - paid);
+            self.purse().spend(Instant::now(), *dollars - paid);
+            turn = None;
             paid = dollars.max(paid);
             step.get_or_insert_with(|| {
                 let title =
@@ -140,9 +146,10 @@ impl Journal {
         })?;
         let JournalQuery { gigabytes, dollars, .. } = answer;
         if answer.status == JournalQueryStatus::TooDear {
-            return Err(TooDear { gigabytes, dollars, left, is_hourly: purse.is_hourly }.into());
+            let is_hourly = self.purse().is_hourly;
+            return Err(TooDear { gigabytes, dollars, left, is_hourly }.into());
         }
-        purse.spend(Instant::now(), dollars - paid);
+        self.purse().spend(Instant::now(), dollars - paid);
         Ok(answer)
     }
 }
@@ -163,7 +170,7 @@ mod tests {
             ..JournalQueryInput::default()
         };
         let answer = journal.ask(question, usize::MAX).await;
-        let left = journal.purse.lock().await.left(Instant::now());
+        let left = journal.purse().left(Instant::now());
         assert_eq!(left, if answer.is_ok() { 0.25 } else { 0.5 });
         answer
     }
@@ -180,7 +187,23 @@ mod tests {
         let manage = ManageApi::connect(&api.url()).await.expect("a client");
         let journal = Journal::of(manage, Some(0.5));
         assert!(journal.ask(JournalQueryInput::default(), usize::MAX).await.is_err());
-        assert_eq!(journal.purse.lock().await.left(Instant::now()), 0.125);
+        assert_eq!(journal.purse().left(Instant::now()), 0.125);
+    }
+
+    #[tokio::test]
+    async fn a_question_that_runs_keeps_no_other_waiting() {
+        let running = json!({"id": "q_1", "status": "Running", "gigabytes": 1.0, "dollars": 0.5});
+        let api = FakeApi::answering(&[("POST /journalQueries ", 202, running)]).await;
+        let manage = ManageApi::connect(&api.url()).await.expect("a client");
+        let journal = Journal::of(manage, Some(0.5));
+        let slow = journal.ask(JournalQueryInput::default(), usize::MAX);
+        let paid = async {
+            while journal.purse().left(Instant::now()) > 0.0 {
+                sleep(Duration::from_millis(1)).await;
+            }
+            assert!(journal.turn.try_lock().is_ok());
+        };
+        tokio::select! { _ = slow => unreachable!(), () = paid => {} }
     }
 
     #[test]
