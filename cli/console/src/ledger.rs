@@ -222,6 +222,7 @@ fn toned(kind: Kind, count: u64) -> Markup {
 /// Says in sentences what the counts come to, and what they do not have.
 fn verdict(audit: &Audit, all: &Sum) -> Markup {
     let events = |count: u64| counted(count, "event", "events");
+    let poison = audit.queues.as_ref().map_or(0, |queues| queues.poison);
     let (kind, title) = match (audit.verdict(), total(&all.account.dropped)) {
         (Verdict::Missing { events: missing }, _) => {
             (Kind::Bad, format!("{} without a known end", events(missing)))
@@ -232,6 +233,9 @@ fn verdict(audit: &Audit, all: &Sum) -> Markup {
         (Verdict::UnderWay { .. }, _) => (Kind::Warn, "Nothing is missing so far".to_owned()),
         (Verdict::Balances, _) if all.ends_too_many > 0 || !audit.is_complete() => {
             (Kind::Warn, "Nothing is missing, as far as it was counted".to_owned())
+        }
+        (Verdict::Balances, _) if poison > 0 => {
+            (Kind::Warn, "Nothing is missing, but not every event has an end".to_owned())
         }
         (Verdict::Balances, _) => (Kind::Ok, "Every event has a known end, or waits".to_owned()),
     };
@@ -245,7 +249,7 @@ fn verdict(audit: &Audit, all: &Sum) -> Markup {
         @for left_out in &audit.left_out { p { "The journal: " (text::sentence(left_out)) "." } }
     };
     let actions = html! {
-        @if matches!(&audit.queues, Ok(queues) if queues.poison > 0) {
+        @if poison > 0 {
             (kit::button("/waiting", None, "Open the poison queue"))
         }
     };
@@ -446,6 +450,16 @@ mod tests {
         let signed = [-1_200, 0, 3].map(|difference| signed(difference).into_string());
         let want = ["t-warn\">−1\u{202f}200", "t-ok\">0", "t-bad\">3"];
         assert_eq!(signed, want.map(|want| format!("<span class=\"{want}</span>")));
+    }
+
+    #[test]
+    fn what_is_poison_is_no_all_clear() {
+        let now = Timestamp::from_millis(1_767_225_600_000);
+        for (poison, kind) in [(0, "note ok"), (1, "note warn")] {
+            let queues = Ok(audit::verdict::Queues { poison, ..Default::default() });
+            let shown = verdict(&Audit::begun(now, now, queues), &Sum::default()).into_string();
+            assert!(shown.contains(kind), "{shown}");
+        }
     }
 
     /// 501 event subscriptions, some of which lose events, in the hours of a week.

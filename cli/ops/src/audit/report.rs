@@ -122,7 +122,9 @@ impl Audit {
         for left_out in &self.left_out {
             let _ = writeln!(text, "{left_out}");
         }
-        if self.verdict() == Verdict::Balances && self.ends_too_many() == 0 && self.is_complete() {
+        let poison = self.queues.as_ref().map_or(0, |queues| queues.poison);
+        let is_whole = self.ends_too_many() == 0 && poison == 0 && self.is_complete();
+        if self.verdict() == Verdict::Balances && is_whole {
             let _ = writeln!(text, "{BALANCES}");
         }
         for (word, remark) in self.remarks() {

@@ -53,6 +53,8 @@ fn more_ends_than_events_are_told_and_are_no_loss() {
 fn what_the_journal_does_not_keep_any_more_is_no_all_clear() {
     let whole = audit(&[("a", 10, 10)], Ok(Queues::default()));
     assert!(whole.text().contains(BALANCES) && !whole.text().contains("PARTIAL"));
+    let poisoned = Audit { queues: Ok(Queues { poison: 1, ..Queues::default() }), ..whole.clone() };
+    assert!(!poisoned.text().contains(BALANCES));
     let earlier = Timestamp::from_millis(HOUR.as_millis() - 1);
     let cut = Audit { asked: earlier, ..whole };
     let text = cut.text();
