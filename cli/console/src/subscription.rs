@@ -305,7 +305,7 @@ fn newest_card(
                 .map(|line| attempts::row(line, attempts::events(line))).collect();
             @if rows.is_empty() { (kit::nothing(Icon::TAIL, none, "", "", "")) }
             @else { (kit::table("Newest attempts", &attempts::head("Event"), &rows)) }
-            @for gap in answer.gaps() { p.in.sm.m { (visible(&gap)) } }
+            @for gap in answer.gaps() { p.in.sm.m { (text::sentence(&gap)) } }
         },
     };
     kit::flush("Newest attempts", beside, body)

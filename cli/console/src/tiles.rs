@@ -1,5 +1,7 @@
 //! What was counted, as numbers and pictures.
 
+use std::time::Duration;
+
 use gridpost_api::health::Health;
 use gridpost_core::time::Timestamp;
 use gridpost_core::{journal::Flow, ledger::Account};
@@ -8,21 +10,23 @@ use maud::{Markup, html};
 use super::chart::{self, Bars, Kind, Series};
 use super::kit;
 use super::lists::One;
-use super::text::{self, number, visible};
+use super::text::{self, number};
 use super::traffic::{Traffic, came, ended, total};
 
 impl Traffic {
     /// Draws a count as a line, as far as it is known.
     pub(super) fn spark(&self, kind: Kind, count: impl Fn(&Flow) -> u64) -> Markup {
-        let begin = |at: usize| {
-            let at = i64::try_from(at).unwrap_or(i64::MAX);
-            self.begins.as_millis().saturating_add(at.saturating_mul(self.step.as_millis() as i64))
-        };
-        let is_kept = |at| self.kept_from.is_none_or(|kept| begin(at) >= kept.as_millis());
         // The last step is not over.
-        let each = self.steps.iter().enumerate().take(self.steps.len().saturating_sub(1));
-        let known: Vec<_> = each.map(|(at, flow)| is_kept(at).then(|| count(flow))).collect();
-        chart::spark(&known, kind)
+        let each = self.steps.iter().take(self.steps.len().saturating_sub(1));
+        chart::spark(&self.kept(each.map(|flow| Some(count(flow))).collect()), kind)
+    }
+
+    /// Leaves out the steps of which nothing is kept.
+    fn kept(&self, mut steps: Vec<Option<u64>>) -> Vec<Option<u64>> {
+        let before = self.kept_from.map_or(Duration::ZERO, |kept| kept.since(self.begins));
+        let count = before.as_millis().div_ceil(self.step.as_millis().max(1)) as usize;
+        steps.iter_mut().take(count).for_each(|step| *step = None);
+        steps
     }
 
     /// Says what it counts of the last hour, where its steps tell.
@@ -59,7 +63,7 @@ impl Traffic {
 
     /// Tells what is not in it.
     fn gaps(&self) -> Markup {
-        html! { @for gap in &self.gaps { p.sm.m { (visible(gap)) } } }
+        html! { @for gap in &self.gaps { p.sm.m { (text::sentence(gap)) } } }
     }
 
     /// Returns what became of events, for bars: what ended in a step by its end, and by how much more came.
@@ -125,14 +129,17 @@ pub(super) fn waiting_tile(
     let is_counted = is_whole && healths.iter().all(|health| health.waiting_deliveries.is_complete);
     let value = match waiting {
         Some(events) if is_whole => number(events),
-        Some(events) => format!("> {}", number(events)),
-        None => "not known".to_owned(),
+        Some(events) if !healths.is_empty() => format!("≥ {}", number(events)),
+        _ => "not known".to_owned(),
     };
     let note = html! {
-        @if !is_counted { "more than " }
-        (text::counted(failed, "delivery", "deliveries")) " retrying or parked"
+        @if is_whole || !healths.is_empty() {
+            @if !is_whole { "at least " } @else if !is_counted { "more than " }
+            (text::counted(failed, "delivery", "deliveries")) " retrying or parked"
+        }
     };
-    let spark = traffic.map(|traffic| chart::spark(&traffic.waited(waiting), Kind::Warn));
+    let waited = |traffic: &Traffic| traffic.kept(traffic.waited(waiting.filter(|_| is_whole)));
+    let spark = traffic.map(|traffic| chart::spark(&waited(traffic), Kind::Warn));
     let kind = if waiting == Some(0) { Kind::Off } else { Kind::Warn };
     kit::tile(url, kind, "Waiting", value, note, spark.unwrap_or_default())
 }
@@ -236,6 +243,16 @@ mod tests {
     }
 
     #[test]
+    fn of_what_waits_where_not_all_is_known_no_more_is_told_than_is_known() {
+        let health = json!({"waitingEvents": 7, "waitingDeliveries": {"count": 3}});
+        let health: Health = serde_json::from_value(documents::health(&health)).expect("one");
+        let shown = waiting_tile("", &[&health], false, None).into_string();
+        assert!(shown.contains("≥ 7") && shown.contains("at least 3"), "{shown}");
+        let shown = waiting_tile("", &[], false, None).into_string();
+        assert!(shown.contains("not known") && !shown.contains("deliver"), "{shown}");
+    }
+
+    #[test]
     fn the_delivered_part_is_of_what_has_ended() {
         let account = Account { matched: 9, delivered: 2, ..Account::default() };
         let lost = Account { dropped: [("R".to_owned(), 2)].into(), ..account.clone() };
@@ -245,7 +262,7 @@ mod tests {
             (lost, "50.0 %", "of what has ended: 2 of 4"),
         ] {
             let total = Flow { account, ..Flow::default() };
-            let (begins, step) = (Timestamp::from_millis(0), std::time::Duration::from_secs(60));
+            let (begins, step) = (Timestamp::from_millis(0), Duration::from_secs(60));
             let (steps, gaps) = (Vec::new(), Vec::new());
             let traffic = Traffic { begins, step, steps, total, gaps, kept_from: None };
             let shown = delivered_tile(&traffic).into_string();
