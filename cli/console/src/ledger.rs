@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::extract::{Query, State};
@@ -14,7 +14,8 @@ use gridpost_core::{
     time::Timestamp,
 };
 use maud::{Markup, html};
-use tokio::sync::Mutex;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
 use super::App;
 use super::chart::{self, Bars, Kind, Row, Series, Source};
@@ -22,7 +23,7 @@ use super::failure::{self, Answer};
 use super::kit;
 use super::page::{self, Frame, Head, Tab};
 use super::text::{self, counted, number};
-use super::traffic::SinceQuery;
+use super::traffic::{KEPT_ON_ONE_MACHINE, SinceQuery};
 use super::urls::{self, subscription_url, with_query};
 use gridpost_ops::{
     audit::{
@@ -49,8 +50,29 @@ const BARS_MAX: u64 = 30;
 const HOURS_TOLD: usize = 25;
 const UNBALANCED_TOLD: usize = 10;
 
-/// The last audit of each range, in whose order the next pages go on.
-pub(super) type Audits = Mutex<BTreeMap<&'static str, Arc<Audit>>>;
+/// How long an audit is shared on AWS.
+const SHARED_ON_AWS: Duration = Duration::from_secs(5);
+
+/// The last audit of each range, in whose order the next pages go on, or one under way, which all wait for.
+#[derive(Debug, Default)]
+pub(super) struct Audits(Mutex<BTreeMap<&'static str, AuditCell>>);
+
+type AuditCell = Arc<OnceCell<(Instant, Arc<Audit>)>>;
+
+impl Audits {
+    /// Returns that of a range; a new one, where it is older than that, and not the one to go on in.
+    fn of(&self, range: &'static str, age: Duration, until_ms: Option<i64>) -> AuditCell {
+        let mut audits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = audits.entry(range).or_default();
+        if let Some((at, audit)) = one.get()
+            && at.elapsed() >= age
+            && until_ms != Some(audit.until.as_millis())
+        {
+            *one = AuditCell::default();
+        }
+        Arc::clone(one)
+    }
+}
 
 /// Where a page begins: the time of an audit, and the rows before the page in its order.
 type Place = (i64, usize);
@@ -82,16 +104,15 @@ pub(super) async fn show(
     let head = Head { actions: Some(since.choice("/ledger")), ..Head::default() };
     let after = query.look.after.as_deref().and_then(place);
     Ok(page::streamed(app.page_of(&frame, &head, &body), async move {
-        let mut audits = app.audits.lock().await;
-        let is_its = |audit: &&Arc<Audit>| after.is_some_and(|it| it.0 == audit.until.as_millis());
-        let audit = match audits.get(since.value).filter(is_its) {
-            Some(audit) => Ok(Arc::clone(audit)),
-            None => {
-                audit::look_back(&app.settings.target, span, Effort::OF_A_PAGE).await.map(Arc::new)
-            }
+        let target = &app.settings.target;
+        let age = if target.is_dev() { KEPT_ON_ONE_MACHINE } else { SHARED_ON_AWS };
+        let cell = app.audits.of(since.value, age, after.map(|it| it.0));
+        let look = async || {
+            let audit = audit::look_back(target, span, Effort::OF_A_PAGE).await?;
+            anyhow::Ok((Instant::now(), Arc::new(audit)))
         };
-        audits.extend(audit.iter().map(|audit| (since.value, Arc::clone(audit))));
-        failure::or_problem("", &audit, |audit| told(audit, since.value, after))
+        let audit = cell.get_or_try_init(look).await;
+        failure::or_problem("", &audit, |(_, audit)| told(audit, since.value, after))
     }))
 }
 
@@ -450,6 +471,19 @@ mod tests {
         let signed = [-1_200, 0, 3].map(|difference| signed(difference).into_string());
         let want = ["t-warn\">−1\u{202f}200", "t-ok\">0", "t-bad\">3"];
         assert_eq!(signed, want.map(|want| format!("<span class=\"{want}</span>")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_audit_is_shared_for_some_seconds_and_with_its_next_pages() {
+        let (audits, now) = (Audits::default(), Timestamp::from_millis(9));
+        let of = |until_ms| audits.of("6h", SHARED_ON_AWS, until_ms);
+        let first = of(None);
+        assert!(Arc::ptr_eq(&first, &of(None)), "all wait for the one under way");
+        let audit = Arc::new(Audit::begun(now, now, Ok(Default::default())));
+        first.set((Instant::now(), audit)).expect("the first");
+        assert!(of(None).get().is_some());
+        tokio::time::advance(SHARED_ON_AWS).await;
+        assert!(of(Some(9)).get().is_some() && of(Some(8)).get().is_none());
     }
 
     #[test]

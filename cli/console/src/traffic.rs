@@ -29,7 +29,7 @@ use super::urls::with_query;
 
 /// How long an answer is shared: on AWS it is a query of the logs. On one machine it costs milliseconds, and is not to be
 /// older than what the same page says of health.
-const KEPT_ON_ONE_MACHINE: Duration = Duration::from_millis(500);
+pub(super) const KEPT_ON_ONE_MACHINE: Duration = Duration::from_millis(500);
 const KEPT_ON_AWS: Duration = Duration::from_secs(5 * 60);
 
 /// How long a page waits for the journal.
