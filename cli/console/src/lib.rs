@@ -120,6 +120,7 @@ struct Shared {
     tail_journal: Journal,
     answers: traffic::Answers,
     audits: ledger::Audits,
+    looks: live::Looks,
 }
 
 type App = Arc<Shared>;
@@ -138,6 +139,7 @@ impl Shared {
             api: api.api,
             answers: traffic::Answers::default(),
             audits: ledger::Audits::default(),
+            looks: live::Looks::default(),
         };
         (shared, one_time)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -18,7 +18,7 @@ use gridpost_core::time::Timestamp;
 use maud::{Markup, PreEscaped};
 use serde::Deserialize;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
 
 use super::App;
@@ -48,6 +48,30 @@ pub(super) struct LiveQuery {
     page: String,
 }
 
+/// The pages whose pauses are known at most, and the longest pause for problems alone.
+const PAUSES_MAX: usize = 256;
+const EVERY_OF_PROBLEMS: Duration = Duration::from_secs(60);
+
+/// The last look at each page, with the pause after it, which holds for its next stream too.
+#[derive(Debug, Default)]
+pub(super) struct Looks(Mutex<HashMap<String, (Instant, Duration)>>);
+
+impl Looks {
+    /// Returns how much of the pause is left.
+    fn rest(&self, page: &str) -> Duration {
+        let looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        looks.get(page).map_or(Duration::ZERO, |(at, every)| every.saturating_sub(at.elapsed()))
+    }
+
+    fn note(&self, page: String, every: Duration) {
+        let mut looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        looks.retain(|_, (at, every)| at.elapsed() < *every);
+        if looks.len() < PAUSES_MAX {
+            looks.insert(page, (Instant::now(), every));
+        }
+    }
+}
+
 /// A page's stream between two looks.
 struct Live {
     app: App,
@@ -65,14 +89,16 @@ pub(super) async fn stream(State(app): State<App>, Query(query): Query<LiveQuery
     let permit = Arc::clone(&app.lives).try_acquire_owned();
     let Ok(permit) = permit else { return only("problem") };
     // What the page did not wait for follows soon.
-    let every = EVERY_ON_ONE_MACHINE;
+    let every = EVERY_ON_ONE_MACHINE.max(app.looks.rest(&page.to_string()));
     let live = Live { app, page, sent: HashMap::new(), every, is_over: false, _permit: permit };
     let looks = stream::unfold(live, async |mut live| {
         if live.is_over {
             return None;
         }
         sleep(live.every).await;
-        Some((stream::iter(live.look().await).map(Ok::<_, Infallible>), live))
+        let events = live.look().await;
+        live.app.looks.note(live.page.to_string(), live.every);
+        Some((stream::iter(events).map(Ok::<_, Infallible>), live))
     });
     Sse::new(looks.flatten()).keep_alive(KeepAlive::default()).into_response()
 }
@@ -118,7 +144,10 @@ impl Live {
                 self.is_over = true;
                 return vec![event("gone", "-")];
             }
-            _ => return vec![event("problem", "-")],
+            _ => {
+                self.every = self.every.max(EVERY_OF_PROBLEMS.min(self.every * 2));
+                return vec![event("problem", "-")];
+            }
         };
         let mut events = vec![event("now", &now.as_millis().to_string())];
         for (id, html) in live_parts(&page) {
@@ -153,6 +182,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_holds_for_the_next_stream_too() {
+        let looks = Looks::default();
+        (0..=PAUSES_MAX).for_each(|at| looks.note(format!("/{at}"), EVERY_ON_AWS));
+        tokio::time::advance(EVERY_ON_ONE_MACHINE).await;
+        assert_eq!(looks.rest("/0"), EVERY_ON_AWS - EVERY_ON_ONE_MACHINE);
+        assert_eq!(looks.rest(&format!("/{PAUSES_MAX}")), Duration::ZERO);
+        tokio::time::advance(EVERY_ON_AWS).await;
+        assert_eq!(looks.rest("/0"), Duration::ZERO);
+    }
 
     #[test]
     fn what_reads_much_on_aws_is_looked_at_rarely() {
