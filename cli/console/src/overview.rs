@@ -113,18 +113,21 @@ async fn body(app: &App, since: Since, now: Timestamp, is_again: bool) -> Markup
     let detailed: Vec<One> = worst.iter().take(DETAILED_MAX).copied().cloned().collect();
     let details: Vec<_> = stream::iter(detailed).map(of_one).buffered(AT_ONCE).collect().await;
     let traffic = traffic.filter(|_| !is_empty);
+    let gaps = totals.map(|totals| totals.gaps).unwrap_or_default();
+    let is_whole = seen.is_complete && seen.unread.is_empty() && gaps.is_empty();
     html! {
         (live::read(seen.topics, seen.all.iter().map(|one| &one.health)))
         (live_part("verdict", &html! {
             @if is_empty { (first_steps(seen.topics)) }
             @else {
                 (unread(&seen))
-                (verdict(&worst, since, seen.is_complete && seen.unread.is_empty(), elsewhere(&seen, traffic.as_ref())))
+                (verdict(&worst, since, is_whole, elsewhere(&seen, traffic.as_ref())))
             }
         }))
         (live_part("tiles", &html! { @if !is_empty { (numbers(traffic.as_ref(), since, &seen)) } }))
         (live_part("charts", &html! { @if let Some(traffic) = &traffic { (tiles::charts("of all topics", traffic)) } }))
         (live_part("attention", &html! {
+            (tiles::gaps(&gaps))
             @if !worst.is_empty() { (needs_attention(app, &worst, &details, seen.all.len(), since)) }
             (healthy(&seen, since))
         }))

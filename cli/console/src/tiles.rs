@@ -57,13 +57,8 @@ impl Traffic {
         bars.mark = mark.map(|at| steps(at.as_millis() - self.begins.as_millis()));
         let table = coarse.bars(label, &rows).table();
         let body =
-            html! { @if beside.is_some() { (bars.legend()) } (bars.picture()) (self.gaps()) };
+            html! { @if beside.is_some() { (bars.legend()) } (bars.picture()) (gaps(&self.gaps)) };
         kit::figure(title, beside.unwrap_or_else(|| bars.legend()), body, table)
-    }
-
-    /// Tells what is not in it.
-    fn gaps(&self) -> Markup {
-        html! { @for gap in &self.gaps { p.sm.m { (text::sentence(gap)) } } }
     }
 
     /// Returns what became of events, for bars: what ended in a step by its end, and by how much more came.
@@ -88,6 +83,11 @@ impl Traffic {
             Series::of(Kind::Bad, "Failed attempts", failed),
         ]
     }
+}
+
+/// Tells what counts do not have.
+pub(super) fn gaps(gaps: &[String]) -> Markup {
+    html! { @for gap in gaps { p.sm.m { (text::sentence(gap)) } } }
 }
 
 /// A count, which may link to more about it; it has its colour where it counts anything.

@@ -166,6 +166,7 @@ async fn of_topic(app: &App, topic: &str, query: SinceQuery, keys: Option<&Keys>
         }))
         (live_part("subscriptions", &html! {
             @if let Err(error) = &healths { (failure::problem("The health of the endpoints could not be read.", error)) }
+            (tiles::gaps(totals.map_or(&[], |totals| &totals.gaps)))
             (subscriptions(topic, all, first, &healths, counts))
         }))
         div.g.g11.up {

@@ -110,12 +110,16 @@ pub(super) struct Scope<'a> {
 
 /// Sums by topic and event subscription, whose names are the same in any case.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Totals(BTreeMap<(String, String), Flow>);
+pub(super) struct Totals {
+    flows: BTreeMap<(String, String), Flow>,
+    /// In words: what is not in them.
+    pub(super) gaps: Vec<String>,
+}
 
 impl Totals {
     /// Returns the sums of an event subscription, or without a name what a topic itself counts.
     pub(super) fn of(&self, topic: &str, name: &str) -> Option<&Flow> {
-        self.0.get(&(name::folded(topic), name::folded(name)))
+        self.flows.get(&(name::folded(topic), name::folded(name)))
     }
 
     /// Returns the account of an event subscription, which may be empty.
@@ -127,7 +131,7 @@ impl Totals {
     pub(super) fn of_topic(&self, topic: &str) -> Flow {
         let topic = name::folded(topic);
         let mut sum = Flow::default();
-        let own = self.0.iter().filter(|((of, _), _)| *of == topic);
+        let own = self.flows.iter().filter(|((of, _), _)| *of == topic);
         own.for_each(|(_, flow)| add(&mut sum, flow));
         sum
     }
@@ -263,7 +267,8 @@ impl Shared {
             let of = |name: &Option<String>| name.as_deref().map(name::folded).unwrap_or_default();
             ((of(&entry.topic), of(&entry.event_subscription)), flow(entry))
         };
-        Ok(Totals(answer.series.iter().flatten().map(owner).collect()))
+        let flows = answer.series.iter().flatten().map(owner).collect();
+        Ok(Totals { flows, gaps: answer.gaps() })
     }
 
     /// Reads how many events of an event subscription wait, by the hour of their publish.
