@@ -243,7 +243,7 @@ async fn a_page_reads_up_to_a_limit_and_says_what_it_leaves_out() {
     let overview = crowded("healths", health).await.get("/").await;
     // Three lists, and two for each event subscription of which deliveries wait.
     let read = "<!--read 2403-->";
-    let parts = ["Only the first 1\u{202f}200", "more than 1\u{202f}200 deliveries", read];
+    let parts = ["Only the first 1\u{202f}200", "at least 1\u{202f}200 deliveries", read];
     shows(&overview, 200, &parts);
     let of = |at: usize| documents::subscription(&format!("s-{at}"), &json!({}));
     let (_, page) = crowded("eventSubscriptions", of).await.get("/dead-letters").await;
