@@ -111,6 +111,8 @@ pub enum Authorization {
     /// IAM principals that API Gateway has authorised for the route; the validation URL is open.
     #[default]
     Iam,
+    /// Bearers of tokens, each on the routes of its role and the topics of its scope.
+    Tokens,
     /// Everybody: on one machine only.
     None,
 }

@@ -10,7 +10,10 @@ use gridpost_api::{
     document::{Code, NotJson, Problem, Problems, quoted},
     error::{Error, ErrorCode},
 };
-use gridpost_core::error::chain;
+use gridpost_core::{
+    access::{Role, Scope},
+    error::chain,
+};
 use gridpost_ports::{BucketError, JournalError, PortError};
 use http::{
     HeaderName, HeaderValue, Method, StatusCode,
@@ -139,6 +142,24 @@ impl Reply {
     pub(crate) fn unsigned() -> Self {
         let message = "The request was not signed by an IAM identity (Signature Version 4), which \
                        API Gateway asks for on every route but the validation URL.";
+        Self::error(403, ErrorCode::Forbidden, message)
+    }
+
+    pub(crate) fn without_token() -> Self {
+        let message = "The request has no token: send Authorization: Bearer with one that \
+                       `gridpost token create` has printed.";
+        Self::error(401, ErrorCode::Unauthorized, message)
+    }
+
+    pub(crate) fn beyond_role(needed: Role, role: Role) -> Self {
+        let message = format!("This needs a token of the role {needed}; this one's is {role}.");
+        Self::error(403, ErrorCode::Forbidden, message)
+    }
+
+    pub(crate) fn beyond_topics(topics: &Scope) -> Self {
+        let message = format!(
+            "The token is for the topics {topics}: name one of these, or use a token for all topics."
+        );
         Self::error(403, ErrorCode::Forbidden, message)
     }
 

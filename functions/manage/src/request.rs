@@ -34,9 +34,9 @@ pub(crate) struct Arrival {
     pub(crate) path: String,
     /// The route that API Gateway matched.
     pub(crate) route: Option<String>,
-    /// The authorizer of API Gateway that accepted it.
+    /// What accepted it.
     pub(crate) authorizer: Option<Authorizer>,
-    /// The ARN of the IAM principal that signed it.
+    /// The ARN of the IAM principal that signed it, or the name of its token.
     pub(crate) caller: Option<String>,
     /// Whether the function was invoked directly, by a principal that may.
     pub(crate) is_invocation: bool,

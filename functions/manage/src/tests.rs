@@ -21,6 +21,7 @@ mod repeated;
 mod resources;
 mod signatures;
 mod terraform;
+mod tokens;
 mod trial;
 mod validation;
 

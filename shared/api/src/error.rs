@@ -48,6 +48,8 @@ pub enum ErrorCode {
     #[strum(serialize = "Endpoint validation")]
     #[schema(rename = "Endpoint validation")]
     EndpointValidation,
+    /// Without a token that is known.
+    Unauthorized,
     Forbidden,
     /// Not the caller, but the deployment itself may not read its journal.
     JournalDenied,

@@ -3,6 +3,8 @@
 
 use http::{HeaderMap, Method};
 
+use crate::access::Grant;
+
 /// An HTTP request.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
@@ -14,7 +16,7 @@ pub struct Request {
     pub headers: HeaderMap,
     /// Set if it admitted the request.
     pub authorizer: Option<Authorizer>,
-    /// The ARN of the IAM principal that signed it.
+    /// The ARN of the IAM principal that signed it, or the name of its token.
     pub caller: Option<String>,
     /// `METHOD /path/{variable}`; `None` if its sender has no routes.
     pub route: Option<String>,
@@ -28,11 +30,13 @@ impl Request {
     }
 }
 
-/// An authorizer of API Gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What admitted a request: an authorizer of API Gateway, or a token of `gridpost serve`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Authorizer {
     /// An allowed IAM principal signed the request.
     Iam,
     /// The request has a token of the configured issuer.
     Jwt,
+    /// The request has a token of this deployment.
+    Token(Grant),
 }

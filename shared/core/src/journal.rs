@@ -271,6 +271,18 @@ pub enum Question {
     Series(SeriesQuestion),
 }
 
+impl Question {
+    /// Returns the topic that it is about; `None` for all.
+    pub fn topic(&self) -> Option<&str> {
+        let topic = match self {
+            Self::Attempts(question) => &question.topic,
+            Self::Ledger(question) => &question.topic,
+            Self::Series(question) => &question.topic,
+        };
+        topic.as_deref()
+    }
+}
+
 /// Asks for entries, newest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AttemptsQuestion {

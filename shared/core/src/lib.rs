@@ -6,7 +6,6 @@
 //! Modules build on those above them:
 
 pub mod error;
-pub mod gateway;
 pub mod name;
 pub mod pem;
 pub mod secret;
@@ -14,6 +13,9 @@ pub mod terminal;
 pub mod text;
 pub mod time;
 pub mod trace;
+
+pub mod access;
+pub mod gateway;
 
 pub mod endpoint;
 pub mod retry;

@@ -31,6 +31,7 @@ use crate::{
     leases,
     named::{note_of, set_note},
     options::{OpenError, Options, Sync},
+    seal::seal_all,
 };
 
 const FILE: &str = "gridpost.sqlite";
@@ -143,7 +144,9 @@ impl Prepared {
             None => Connection::open_in_memory()?,
         };
         set_up(&connection, sync)?;
-        make_tables(&connection, folder.unwrap_or(Path::new("memory")))?;
+        let place = folder.unwrap_or(Path::new("memory"));
+        make_tables(&connection, place)?;
+        seal_all(&connection, options.sealer.as_ref(), place)?;
         if let Some(folder) = folder.filter(|_| sync == Sync::Full) {
             sync_names(folder).map_err(|error| OpenError::Folder(folder.to_owned(), error))?;
         }

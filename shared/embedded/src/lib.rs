@@ -20,6 +20,7 @@ mod options;
 mod payloads;
 mod queues;
 mod room;
+mod seal;
 mod tables;
 
 use std::sync::Arc;
@@ -35,6 +36,7 @@ pub use payloads::PayloadStore;
 pub use queues::{InFlightBatch, Queues, Received};
 use room::Disk;
 pub use room::NoRoom;
+pub use seal::{KeyError, Sealer};
 pub use tables::Tables;
 
 /// Beyond so many writes that wait, no publish is taken: more than a full process has under way by itself.
@@ -70,7 +72,7 @@ impl Waiting {
         let database = Arc::new(Database::open(prepared, Arc::clone(&clock), &options)?);
         Ok(Embedded {
             queues: Arc::new(Queues::open(&database, Arc::clone(&clock), &options)?),
-            tables: Arc::new(Tables::new(Arc::clone(&database))),
+            tables: Arc::new(Tables::new(Arc::clone(&database), options.sealer.clone())),
             letters: Arc::new(Letters::new(Arc::clone(&database), Arc::clone(&clock), &options)),
             payloads: Arc::new(PayloadStore {
                 database: Arc::clone(&database),

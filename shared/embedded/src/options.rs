@@ -4,6 +4,8 @@ use std::{io, path::PathBuf, time::Duration};
 
 use gridpost_core::delivery::queue::{POISON_RECEIVES, Queue};
 
+use crate::seal::Sealer;
+
 /// Options of the stores.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -25,6 +27,8 @@ pub struct Options {
     /// The free bytes of the folder's disk below which publishes are refused, and twice as many below which history
     /// makes room; `None` for 32 MiB, or a 40th of a small disk.
     pub disk_floor: Option<u64>,
+    /// Encrypts secrets; `None` writes them as they are.
+    pub sealer: Option<Sealer>,
 }
 
 impl Default for Options {
@@ -40,6 +44,7 @@ impl Default for Options {
             makes_buckets: false,
             journal_bytes_max: None,
             disk_floor: None,
+            sealer: None,
         }
     }
 }
@@ -103,6 +108,11 @@ pub enum OpenError {
         .folder.display()
     )]
     OlderForm { folder: PathBuf, form: i64, oldest: i64 },
+    #[error(
+        "a secret of {of} in {} can't be read: {why}; give the secrets_key that it was written under",
+        .folder.display()
+    )]
+    Sealed { folder: PathBuf, of: String, why: String },
     #[error("{} has a gridpost.sqlite that is not Gridpost's", .0.display())]
     Foreign(PathBuf),
     #[error("{} can't be used", .0.display())]

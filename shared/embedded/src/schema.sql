@@ -1,4 +1,4 @@
--- The tables of form 7. What is a document is JSON, as DynamoDB has it on AWS.
+-- The tables of form 8. What is a document is JSON, as DynamoDB has it on AWS.
 
 -- A name with a number or a text: the number of its latest opening, the time, how far wake has come.
 CREATE TABLE notes (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
@@ -76,6 +76,9 @@ CREATE TABLE subscriptions (
     secrets TEXT,
     PRIMARY KEY (topic, name)
 );
+
+-- By SHA-256 of the token.
+CREATE TABLE tokens (name TEXT PRIMARY KEY COLLATE NOCASE, document TEXT NOT NULL);
 
 CREATE TABLE redrives (
     subscription TEXT NOT NULL COLLATE NOCASE,
@@ -184,4 +187,4 @@ CREATE TABLE counted_once (
     UNIQUE (work, owner, counted)
 );
 
-PRAGMA user_version = 7;
+PRAGMA user_version = 8;

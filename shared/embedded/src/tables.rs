@@ -3,6 +3,7 @@
 mod configuration;
 mod parked;
 mod states;
+mod tokens;
 
 use std::{
     collections::BTreeMap,
@@ -14,18 +15,22 @@ use gridpost_ports::{PortError, Saved};
 use rusqlite::{OptionalExtension, Params, Row};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::database::Database;
+use crate::{
+    database::Database,
+    seal::{Sealer, opened},
+};
 
 /// The tables of the deployment.
 pub struct Tables {
     database: Arc<Database>,
+    sealer: Option<Sealer>,
     /// They end with the process, so they need no rows.
     listeners: Mutex<BTreeMap<Queue, Listeners>>,
 }
 
 impl Tables {
-    pub(crate) fn new(database: Arc<Database>) -> Self {
-        Self { database, listeners: Mutex::default() }
+    pub(crate) fn new(database: Arc<Database>, sealer: Option<Sealer>) -> Self {
+        Self { database, sealer, listeners: Mutex::default() }
     }
 
     /// Reads the document that a statement selects after its revision. Returns both.
@@ -39,6 +44,18 @@ impl Tables {
             connection.prepare_cached(select)?.query_row(values, versioned).optional()
         })?;
         row.map(|row| decoded(call, row)).transpose()
+    }
+
+    /// Reads a document with secrets. `row` is lower(its key), as [`seal`](crate::seal) knows it.
+    fn opened<T: DeserializeOwned>(
+        &self,
+        call: &'static str,
+        row: &str,
+        (revision, document): VersionedRow,
+    ) -> Result<(T, u64), PortError> {
+        let document = opened(self.sealer.as_ref(), row, document);
+        let document = document.map_err(|error| PortError::new(call, error))?;
+        decoded(call, (revision, document))
     }
 
     /// Reads all documents that a statement selects, like [`Self::one`].

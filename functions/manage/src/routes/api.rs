@@ -4,6 +4,7 @@
 use std::sync::{Arc, LazyLock};
 
 use axum::Router;
+use gridpost_core::access::Role;
 use http::Method;
 #[cfg(test)]
 use utoipa::openapi::OpenApi;
@@ -76,8 +77,42 @@ pub(crate) struct Route {
     path: String,
     /// Method and path, as in `routeKey`.
     pub(crate) key: String,
-    /// Whether it needs no IAM identity.
+    /// Whether it needs no IAM identity and no token.
     pub(crate) is_open: bool,
+    /// What a token for it must have.
+    pub(crate) role: Role,
+}
+
+impl Route {
+    /// Whether a token for some topics is not enough: what is poison may be of any.
+    pub(super) fn needs_all_topics(&self) -> bool {
+        self.path.starts_with("/poison")
+    }
+}
+
+/// Questions that are asked by `POST`.
+const QUESTIONS: [&str; 3] = ["/journalQueries", ":test", "/explain"];
+
+/// The ends of paths that show or change secrets.
+const SECRETS: [&str; 6] = [
+    "/listKeys",
+    "/regenerateKey",
+    "/getFullUrl",
+    "/getDeliveryAttributes",
+    "/getSigningSecrets",
+    "/rotateSigningSecret",
+];
+
+/// Returns the role of a route. What makes, changes or deletes a topic or an event subscription has another method.
+fn role_of(method: &Method, path: &str) -> Role {
+    let ends = |ends: &[&str]| ends.iter().any(|end| path.ends_with(end));
+    match *method {
+        Method::GET => Role::Read,
+        Method::POST if ends(&SECRETS) => Role::Admin,
+        Method::POST if ends(&QUESTIONS) => Role::Read,
+        Method::POST => Role::Operator,
+        _ => Role::Admin,
+    }
 }
 
 pub(super) struct Api {
@@ -93,6 +128,7 @@ pub(super) static API: LazyLock<Api> = LazyLock::new(|| {
         operations(item).map(move |(method, operation)| Route {
             path: path.clone(),
             key: format!("{method} {path}"),
+            role: role_of(&method, path),
             is_open: operation.security.as_deref() == Some(&[SecurityRequirement::default()]),
             method,
         })

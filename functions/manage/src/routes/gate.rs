@@ -1,4 +1,5 @@
-//! Checks that a request runs as the route that API Gateway matched and IAM authorised.
+//! Checks that a request runs as the route that API Gateway matched and IAM authorised, or that its token has the
+//! route's role and topic.
 //!
 //! axum matches the path again. A name that is decoded in between, or twice, would turn one route
 //! into another: the open validation route into one that lists keys. So the two matches are compared.
@@ -10,7 +11,7 @@ use axum::{
     middleware::Next,
     response::Response,
 };
-use gridpost_core::gateway::Authorizer;
+use gridpost_core::{access::Grant, gateway::Authorizer};
 use http::Method;
 
 use super::{
@@ -42,6 +43,9 @@ pub(super) async fn gate(
         return Err(Reply::not_allowed(request.method(), &allowed));
     };
     admit(context.settings.authorization, &arrival, route)?;
+    if let Some(Authorizer::Token(grant)) = &arrival.authorizer {
+        check_grant(grant, route, &names)?;
+    }
     request.extensions_mut().insert(names);
     Ok(next.run(request).await)
 }
@@ -55,15 +59,36 @@ fn admit(authorization: Authorization, request: &Arrival, route: &Route) -> Resu
     let matched = match (&request.route, authorization) {
         (Some(matched), _) => *matched == route.key,
         // On one machine there is no API Gateway.
-        (None, Authorization::None) => true,
+        (None, Authorization::None | Authorization::Tokens) => true,
         (None, Authorization::Iam) => false,
     };
     if !matched {
         return Err(Reply::other_route(&route.key, request.route.as_deref()));
     }
-    let is_open = route.is_open || authorization == Authorization::None;
-    if is_open || request.authorizer == Some(Authorizer::Iam) {
+    let is_admitted = match authorization {
+        Authorization::None => true,
+        Authorization::Iam => request.authorizer == Some(Authorizer::Iam),
+        Authorization::Tokens => matches!(request.authorizer, Some(Authorizer::Token(_))),
+    };
+    match (is_admitted || route.is_open, authorization) {
+        (true, _) => Ok(()),
+        (false, Authorization::Tokens) => Err(Reply::without_token()),
+        (false, _) => Err(Reply::unsigned()),
+    }
+}
+
+/// Refuses with 403 what a token does not allow, whether or not such a topic exists.
+fn check_grant(grant: &Grant, route: &Route, names: &Names) -> Result<(), Reply> {
+    if route.is_open {
         return Ok(());
     }
-    Err(Reply::unsigned())
+    let Grant { role, topics } = grant;
+    if *role < route.role {
+        return Err(Reply::beyond_role(route.role, *role));
+    }
+    let is_in_scope = match names.topic() {
+        Some(topic) => topics.has(topic),
+        None => !route.needs_all_topics() || topics.is_whole(),
+    };
+    if is_in_scope { Ok(()) } else { Err(Reply::beyond_topics(topics)) }
 }

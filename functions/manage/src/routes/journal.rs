@@ -51,6 +51,7 @@ const LIST: Form = Form { filters: &[], is_token: Some(|_| true) };
 pub(super) async fn ask(context: InContext, sent: Sent) -> Answer {
     let (page, document) = (sent.page_of(FIRST)?, sent.document()?);
     let (given, question) = JournalQueryInput::read(&document, context.clock.now())?;
+    sent.check_scope(question.topic())?;
     let id = id_of(&question);
     if id.len() > ID_BYTES_MAX {
         let mut problems = Problems::default();
@@ -82,6 +83,7 @@ pub(super) async fn look(context: InContext, sent: Sent) -> Answer {
         );
         return Err(Reply::error(404, ErrorCode::ResourceNotFound, message));
     };
+    sent.check_scope(question.topic())?;
     answer(&context, id, question, &page, None).await
 }
 

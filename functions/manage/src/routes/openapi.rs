@@ -149,13 +149,13 @@ macro_rules! refusals {
 refusals! {
     /// What any request may meet: it says what nothing can be, API Gateway or the gate refuses it, or
     /// a call fails.
-    Refused: 400, 403, 503;
+    Refused: 400, 401, 403, 503;
     /// The journal can't be asked now: too many questions at once.
     Busy: 429;
     /// The topic, the event subscription or what belongs to it does not exist.
     Missing: 404;
     /// The same for a message, whose id has no rule.
-    MissingMessage: 403, 404, 503;
+    MissingMessage: 401, 403, 404, 503;
     /// What exists does not go with the request, or others keep changing it.
     Conflicts: 409;
     /// The validation URL is no longer open.

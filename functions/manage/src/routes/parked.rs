@@ -16,6 +16,7 @@ use gridpost_api::{
     },
 };
 use gridpost_core::{
+    access::Scope,
     delivery::{
         Delivery,
         parking::{self, Parked},
@@ -141,7 +142,7 @@ pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
         event_subscription: filter(SUBSCRIPTION),
         ..ParkedInput::default()
     };
-    let (found, next) = search(context, page, &chosen).await?;
+    let (found, next) = search(context, page, (&chosen, &sent.scope)).await?;
     let documents: Vec<_> = found.iter().map(One::document).collect();
     Ok(answer(context, "/parked", page, documents, next.as_ref()))
 }
@@ -189,17 +190,17 @@ enum Action {
 async fn change(context: &Context, path: &str, sent: &Sent, action: Action) -> Answer {
     let page = &sent.page_of(CHANGE)?;
     let chosen = ParkedInput::read(&sent.document()?)?;
-    let (found, next) = search(context, page, &chosen).await?;
+    let (found, next) = search(context, page, (&chosen, &sent.scope)).await?;
     let handled = stream::iter(found).map(|one| handle(context, one, action));
     let handled: Vec<_> = handled.buffered(AT_ONCE_MAX).collect().await;
     Ok(answer(context, path, page, handled, next.as_ref()))
 }
 
-/// Finds the chosen deliveries after the page's place, up to a page, and where to continue.
+/// Finds the chosen deliveries in scope after the page's place, up to a page, and where to continue.
 async fn search(
     context: &Context,
     page: &Page,
-    chosen: &ParkedInput,
+    (chosen, scope): (&ParkedInput, &Scope),
 ) -> Result<(Vec<One>, Option<ParkedCursor>), PortError> {
     let until = context.clock.after(SEARCH_MAX);
     let mut place = page.after.as_deref().and_then(place_of);
@@ -209,7 +210,7 @@ async fn search(
         let deliveries = some.found.into_iter().filter(|(_, parked)| parked.watch.is_none());
         for (at, parked) in deliveries {
             let one = One::of(parked);
-            if is_chosen(chosen, &one) {
+            if is_chosen(chosen, &one) && scope.has(&one.topic) {
                 found.push(one);
             }
             if found.len() >= page.most() {

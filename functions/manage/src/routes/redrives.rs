@@ -85,6 +85,7 @@ pub(super) async fn start(context: InContext, sent: Sent) -> Answer {
     let mut job = asked(&input, base, context.clock.pace());
     if let Some(RedriveTarget { topic, event_subscription: Some(name) }) = input.target {
         let target = SubscriptionKey { topic: topic.unwrap_or_else(|| key.topic.clone()), name };
+        sent.check_scope(Some(&target.topic))?;
         let (_, target) = subscriptions::existing(context, &target).await?;
         (job.to, job.to_uid, job.schema) = (target.key, target.uid, target.delivery_schema);
     }

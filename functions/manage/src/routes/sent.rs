@@ -9,7 +9,9 @@ use gridpost_api::{
     error::ErrorCode,
     subscription as subscription_resource, topic as topic_resource,
 };
-use gridpost_core::{publish::BODY_BYTES_MAX, subscription::SubscriptionKey};
+use gridpost_core::{
+    access::Scope, gateway::Authorizer, publish::BODY_BYTES_MAX, subscription::SubscriptionKey,
+};
 use http::{HeaderMap, Uri, header::CONTENT_TYPE};
 use serde_json::{Map, Value, value::RawValue};
 use uuid::Uuid;
@@ -48,6 +50,10 @@ impl Names {
         names
     }
 
+    pub(super) fn topic(&self) -> Option<&str> {
+        self.topic.as_deref()
+    }
+
     pub(super) fn check(&self) -> Result<(), Problem> {
         self.topic.as_deref().map_or(Ok(()), topic_resource::check_name)?;
         self.subscription.as_deref().map_or(Ok(()), subscription_resource::check_name)
@@ -58,8 +64,10 @@ impl Names {
 pub(super) struct Sent {
     names: Names,
     uri: Uri,
-    /// The ARN of the calling IAM principal.
+    /// The ARN of the calling IAM principal, or the name of its token.
     pub(super) caller: Option<String>,
+    /// The topics that it may see, in requests that name none, and in bodies.
+    pub(super) scope: Scope,
     pub(super) headers: HeaderMap,
     body: Bytes,
 }
@@ -73,8 +81,13 @@ impl<S: Sync> FromRequest<S> for Sent {
         let broken = |_| Reply::error(400, ErrorCode::InvalidJson, "The body broke off.");
         let body = to_bytes(body, usize::MAX).await.map_err(broken)?;
         let names = parts.extensions.get().cloned().unwrap_or_default();
-        let caller = parts.extensions.get::<Arrival>().and_then(|arrival| arrival.caller.clone());
-        Ok(Self { names, uri: parts.uri, caller, headers: parts.headers, body })
+        let arrival = parts.extensions.get::<Arrival>().cloned().unwrap_or_default();
+        let scope = match arrival.authorizer {
+            Some(Authorizer::Token(grant)) => grant.topics,
+            _ => Scope::default(),
+        };
+        let caller = arrival.caller;
+        Ok(Self { names, uri: parts.uri, caller, scope, headers: parts.headers, body })
     }
 }
 
@@ -91,6 +104,14 @@ impl Sent {
     pub(super) fn key(&self) -> Result<SubscriptionKey, Reply> {
         let (topic, name) = (self.topic()?, self.name(&self.names.subscription)?);
         Ok(SubscriptionKey { topic, name })
+    }
+
+    /// Refuses a topic that a body names, or none, unless it is in scope.
+    pub(super) fn check_scope(&self, topic: Option<&str>) -> Result<(), Reply> {
+        match topic.map_or(self.scope.is_whole(), |topic| self.scope.has(topic)) {
+            true => Ok(()),
+            false => Err(Reply::beyond_topics(&self.scope)),
+        }
     }
 
     pub(super) fn id(&self) -> Result<String, Reply> {

@@ -3,6 +3,7 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use gridpost_api::topic::{self, KeyName, Settings, TopicInput, TopicList, TopicPatch};
 use gridpost_core::{
+    access::Scope,
     secret::Secret,
     subscription::EventSubscription,
     time::Timestamp,
@@ -23,10 +24,30 @@ use crate::{Context, Reply, TRIES_MAX, precondition::Precondition};
 )]
 pub(super) async fn list(context: InContext, sent: Sent) -> Answer {
     let (context, page) = (&context, &sent.page()?);
-    let topics = context.topics.topics(page.after.as_deref(), page.most() + 1).await?;
+    let topics = in_scope(context, &sent.scope, page.after.clone(), page.most() + 1).await?;
     let found = topics.iter().map(|topic| (topic.name.as_str(), document(context, topic)));
     let url = format!("{}/topics", context.settings.manage_url);
     Ok(Reply::ok(page.write(&url, found.collect())))
+}
+
+/// Returns the first topics after a name that are in scope, by name.
+async fn in_scope(
+    context: &Context,
+    scope: &Scope,
+    mut after: Option<String>,
+    most: usize,
+) -> Result<Vec<Topic>, Reply> {
+    let mut found = Vec::new();
+    loop {
+        let some = context.topics.topics(after.as_deref(), most).await?;
+        let is_last = some.len() < most;
+        after = some.last().map(|topic| topic.name.clone());
+        found.extend(some.into_iter().filter(|topic| scope.has(&topic.name)));
+        if is_last || found.len() >= most {
+            found.truncate(most);
+            return Ok(found);
+        }
+    }
 }
 
 /// Read a topic

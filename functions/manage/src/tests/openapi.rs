@@ -43,7 +43,7 @@ fn document() -> Value {
 }
 
 /// `METHOD /path` of every operation with this tag.
-fn operations(tag: &str) -> BTreeSet<String> {
+pub(super) fn operations(tag: &str) -> BTreeSet<String> {
     let document = document();
     let paths = document["paths"].as_object().expect("paths");
     let operations = paths.iter().flat_map(|(path, item)| {
@@ -618,6 +618,7 @@ async fn errors_have_the_form_that_it_says() {
     fixture.fails_after(Some(0));
     note(fixture.call("GET /topics/demo").await);
     note(Reply::validation_over());
+    note(Reply::without_token());
     for error in [JournalError::Denied(String::new()), JournalError::Busy] {
         fixture.journal.instead([Instead::Error(error)]);
         note(fixture.send("POST /journalQueries", json!({"series": {}})).await);

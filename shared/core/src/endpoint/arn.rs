@@ -6,6 +6,8 @@ use std::{fmt, str::FromStr};
 
 use serde_with::{DeserializeFromStr, SerializeDisplay};
 
+use crate::text::matches;
+
 /// Source: IAM API reference, `arnType`.
 const CHARS_MAX: usize = 2_048;
 
@@ -106,25 +108,6 @@ impl fmt::Display for ArnPatterns {
             some => formatter.write_str(&some.join(", ")),
         }
     }
-}
-
-fn matches(pattern: &str, text: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
-        return false;
-    };
-    let mut parts = parts.peekable();
-    if parts.peek().is_none() {
-        return rest.is_empty();
-    }
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() {
-            return rest.ends_with(part);
-        }
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    true
 }
 
 #[cfg(test)]

@@ -16,7 +16,10 @@ use gridpost_ports::{
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::{Tables, VersionedRow, count, decoded, json, number, read, saved, versioned};
-use crate::database::{OnFullDisk, whole};
+use crate::{
+    database::{OnFullDisk, whole},
+    seal::sealed,
+};
 
 const READING: &str = "configuration: reading";
 const WRITING: &str = "configuration: writing";
@@ -31,6 +34,11 @@ fn topic_row(row: &Row<'_>) -> rusqlite::Result<TopicRow> {
 fn topic((revision, changes, document): TopicRow) -> Result<Topic, PortError> {
     let topic: Topic = read(READING, &document)?;
     Ok(Topic { revision: count(revision), changes: read(READING, &changes)?, ..topic })
+}
+
+/// The row of an event subscription's secrets.
+fn row_of_subscription(topic: &str, name: &str) -> String {
+    name::folded(&format!("{topic}/{name}"))
 }
 
 /// The topic's revision that a write is based on, and its changes.
@@ -129,15 +137,23 @@ impl SubscriptionSecrets for Tables {
         let rows = rows.into_iter().map(|(name, row)| (name::folded(&name), row));
         let is_asked_for = |name: &str| names.is_none_or(|names| names.contains(name));
         let asked_for = rows.filter(|(name, _)| is_asked_for(name));
-        asked_for.map(|(name, row)| Ok((name, decoded::<Secrets>(READING, row)?))).collect()
+        let secrets = |(name, row): (String, VersionedRow)| {
+            let of = row_of_subscription(topic, &name);
+            let opened = self.opened::<Secrets>(READING, &of, row)?;
+            Ok((name, opened))
+        };
+        asked_for.map(secrets).collect()
     }
 }
 
 #[async_trait]
 impl TopicKeys for Tables {
     async fn keys(&self, topic: &str) -> Result<Option<(AccessKeys, u64)>, PortError> {
-        let select = "SELECT revision, document FROM access_keys WHERE topic = ?1";
-        self.one(READING, select, [topic])
+        let row = self.database.read(READING, |connection| {
+            let select = "SELECT revision, document FROM access_keys WHERE topic = ?1";
+            connection.prepare_cached(select)?.query_row([topic], versioned).optional()
+        })?;
+        row.map(|row| self.opened(READING, &name::folded(topic), row)).transpose()
     }
 }
 
@@ -157,6 +173,8 @@ impl TopicStore for Tables {
         let step = RevisionStep::of(topic, keys.map(|_| Change::Keys))?;
         let document = json(WRITING, topic)?;
         let keys = keys.map(|keys| json(WRITING, keys)).transpose()?;
+        let row = name::folded(&topic.name);
+        let keys = keys.map(|keys| sealed(self.sealer.as_ref(), &row, keys));
         let work = move |connection: &Connection| {
             whole(connection, || {
                 let sql = match step.revision {
@@ -209,6 +227,8 @@ impl SubscriptionStore for Tables {
         let (rest, secrets) = subscription.split();
         let document = json(WRITING, &rest)?;
         let secrets = secrets.map(|secrets| json(WRITING, &secrets)).transpose()?;
+        let row = row_of_subscription(&step.name, &name);
+        let secrets = secrets.map(|secrets| sealed(self.sealer.as_ref(), &row, secrets));
         self.write_with(step, move |connection, step| {
             let put = "INSERT OR REPLACE INTO subscriptions (topic, name, revision, document, secrets) \
                        VALUES (?1, ?2, ?3 + 1, ?4, ?5)";
