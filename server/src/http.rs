@@ -1,9 +1,5 @@
-//! Serves both APIs on one port of 127.0.0.1, by HTTP/1.1 or TLS, with requests as API Gateway hands them
-//! over.
-//!
-//! Loopback keeps other machines out. To keep web pages of other origins out, a request must name this
-//! machine as its host, so that a name which an attacker points here is of no use, and must not come from
-//! another origin. No answer has a CORS header.
+//! Serves the APIs by HTTP/1.1, in clear or by TLS, with requests as API Gateway hands them over. A [`Door`] says
+//! which API, and to whom; credentials are looked at before a body is read.
 
 use std::{
     convert::Infallible,
@@ -14,19 +10,23 @@ use std::{
     time::Duration,
 };
 
-use gridpost_api::error::Error;
-use gridpost_core::gateway::Request;
+use gridpost_api::error::{Error, ErrorCode};
+use gridpost_core::{
+    access::{Grant, Role, Scope},
+    gateway::{Authorizer, Request},
+};
 use gridpost_ingest::{
     handler::{Admitted, admit, handle_admitted, refuse_for_now},
     route::Route,
 };
 use gridpost_manage as manage;
-use gridpost_ports::Clock;
+use gridpost_ports::{Clock, Dice};
+use gridpost_runtime::system::SystemDice;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::{
     HeaderMap, Method, Response, StatusCode, Uri,
     body::{Bytes, Incoming},
-    header::{self, HeaderName, HeaderValue},
+    header::{self, HeaderValue},
     server::conn::http1,
     service::service_fn,
 };
@@ -34,7 +34,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
     sync::oneshot,
     task::JoinSet,
     time::{sleep, timeout},
@@ -43,9 +43,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{
     clients::{Clients, Impatient, Place, Seldom},
-    emulated,
+    door::{Door, Offer, is_forwarded},
+    emulated, health,
     process::Process,
     tasks::Stopping,
+    tokens, totals,
 };
 
 /// The largest body that API Gateway takes. Source: Amazon API Gateway, "Quotas for configuring and running
@@ -71,10 +73,14 @@ const PARTING: Duration = Duration::from_secs(2);
 const REFUSED_BYTES_MAX: usize = 1_024 * 1_024;
 const REFUSED_WITHIN: Duration = Duration::from_secs(2);
 
-type Reply = Response<Full<Bytes>>;
+pub(crate) type Reply = Response<Full<Bytes>>;
+
+/// The caller of requests by the folder's socket, in the log.
+const BY_SOCKET: &str = "socket";
 
 /// Runs requests in their own tasks, so that a client that disconnects does not cancel its request.
 struct Requests {
+    door: Door,
     process: Arc<Process>,
     stopping: Stopping,
     under_way: Mutex<JoinSet<()>>,
@@ -83,29 +89,55 @@ struct Requests {
 /// The pause after a failed accept.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
+/// What accepts connections.
+pub(crate) trait Accept {
+    type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
+
+    /// Accepts a connection. Returns it with the address of its other end; `None` by a socket.
+    async fn next(&self) -> io::Result<(Self::Stream, Option<IpAddr>)>;
+}
+
+impl Accept for TcpListener {
+    type Stream = TcpStream;
+
+    async fn next(&self) -> io::Result<(TcpStream, Option<IpAddr>)> {
+        let (stream, peer) = self.accept().await?;
+        let _ = stream.set_nodelay(true);
+        Ok((stream, Some(peer.ip())))
+    }
+}
+
+impl Accept for UnixListener {
+    type Stream = UnixStream;
+
+    async fn next(&self) -> io::Result<(UnixStream, Option<IpAddr>)> {
+        Ok((self.accept().await?.0, None))
+    }
+}
+
 /// Accepts connections and answers their requests. Once the process stops, accepts no more, and finishes the
 /// requests that have begun.
 pub(crate) async fn serve(
-    listener: TcpListener,
+    (listener, door): (impl Accept, Door),
     tls: Option<TlsAcceptor>,
     process: Arc<Process>,
     clients: Arc<Clients>,
     stopping: Stopping,
 ) {
-    let requests = Arc::new(Requests { process, stopping, under_way: Mutex::default() });
+    let requests = Arc::new(Requests { door, process, stopping, under_way: Mutex::default() });
     // Both are dropped with this task, which ends all connections and requests.
     let mut connections = JoinSet::new();
     let told = Seldom::default();
     let next = async || {
-        let (stream, _) = listener.accept().await?;
-        io::Result::Ok((stream, clients.place().await))
+        let accepted = listener.next().await?;
+        io::Result::Ok((accepted, clients.place().await))
     };
     while let Some(accepted) = requests.stopping.unless(next()).await {
         match accepted {
-            Ok((stream, place)) => {
-                let _ = stream.set_nodelay(true);
+            Ok(((stream, peer), place)) => {
+                let from = From { place, peer };
                 let stream = Impatient::new(stream);
-                connections.spawn(connect(stream, place, tls.clone(), Arc::clone(&requests)));
+                connections.spawn(connect(stream, from, tls.clone(), Arc::clone(&requests)));
             }
             // A failed accept is one client's problem; the pause keeps a lasting one from spinning.
             Err(error) => {
@@ -125,37 +157,43 @@ pub(crate) async fn serve(
     while under_way.join_next().await.is_some() {}
 }
 
-/// Serves a connection until it ends, or its place is wanted while it has no request.
-async fn connect(
-    stream: Impatient<TcpStream>,
+/// A client's connection.
+struct From {
     place: Place,
+    peer: Option<IpAddr>,
+}
+
+/// Serves a connection until it ends, or its place is wanted while it has no request.
+async fn connect<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: Impatient<S>,
+    from: From,
     tls: Option<TlsAcceptor>,
     requests: Arc<Requests>,
 ) {
     tokio::select! {
         biased;
-        () = begin(stream, &place, tls, &requests) => {}
-        () = place.is_wanted() => {}
+        () = begin(stream, &from, tls, &requests) => {}
+        () = from.place.is_wanted() => {}
     }
 }
 
-async fn begin(
-    stream: Impatient<TcpStream>,
-    place: &Place,
+async fn begin<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: Impatient<S>,
+    from: &From,
     tls: Option<TlsAcceptor>,
     requests: &Requests,
 ) {
-    let Some(tls) = tls else { return converse(stream, place, requests).await };
+    let Some(tls) = tls else { return converse(stream, from, requests).await };
     let begun = timeout(TLS_BEGINS_WITHIN, tls.accept(stream));
     // A client that does not trust the CA disconnects here.
     if let Some(Ok(Ok(stream))) = requests.stopping.unless(begun).await {
-        converse(stream, place, requests).await;
+        converse(stream, from, requests).await;
     }
 }
 
-async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, place: &Place, requests: &Requests) {
+async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, from: &From, requests: &Requests) {
     let service =
-        service_fn(async |request| Ok::<_, Infallible>(answer(requests, place, request).await));
+        service_fn(async |request| Ok::<_, Infallible>(answer(requests, from, request).await));
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
     let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
@@ -164,25 +202,72 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, place: &Place, re
         connection.as_mut().graceful_shutdown();
         tokio::select! {
             _ = connection => {}
-            () = place.has_no_request_for(PARTING) => {}
+            () = from.place.has_no_request_for(PARTING) => {}
         }
     }
 }
 
-async fn answer(requests: &Requests, place: &Place, request: hyper::Request<Incoming>) -> Reply {
-    place.hear();
-    let process = &requests.process;
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Publish,
+    Manage,
+    Tokens,
+    Alive,
+    Ready,
+    Metrics,
+    Counts,
+}
+
+/// Returns the purpose of a request, if there is such a thing at a door.
+fn purpose(offer: Offer, method: &Method, path: &str) -> Option<Purpose> {
+    let is_of = |offers: &[Offer]| offers.contains(&offer);
+    match (method, path) {
+        (&Method::GET, health::ALIVE) => Some(Purpose::Alive),
+        (&Method::GET, health::READY) => Some(Purpose::Ready),
+        (&Method::GET, health::METRICS) => (!is_of(&[Offer::Publish])).then_some(Purpose::Metrics),
+        (&Method::GET, COUNTS) if is_of(&[Offer::Both]) => Some(Purpose::Counts),
+        (_, path) if path.starts_with(tokens::PATH) => {
+            is_of(&[Offer::Socket]).then_some(Purpose::Tokens)
+        }
+        (method, path) if is_publish(method, path) => {
+            is_of(&[Offer::Both, Offer::Publish]).then_some(Purpose::Publish)
+        }
+        (_, path) => (!is_of(&[Offer::Publish]) || is_validation(path)).then_some(Purpose::Manage),
+    }
+}
+
+/// Whether a path is that of a validation URL, which has a token of its own: endpoints' owners open it.
+fn is_validation(path: &str) -> bool {
+    let parts: Vec<_> = path.split('/').collect();
+    matches!(parts[..], ["", "topics", _, "eventSubscriptions", _, "validate"])
+}
+
+async fn answer(requests: &Requests, from: &From, request: hyper::Request<Incoming>) -> Reply {
+    from.place.hear();
+    let Requests { process, door, .. } = requests;
     let (parts, body) = request.into_parts();
-    if let Err(refusal) = refuse_foreign(&parts.headers, &parts.uri) {
+    if let Err(refusal) = door.refuse(from.peer, &parts.headers, &parts.uri) {
+        discard(body).await;
         return message(StatusCode::FORBIDDEN, refusal);
     }
     let mut request = gateway_request(&parts.method, &parts.uri, &parts.headers);
-    let admitted = match is_publish(&request.method, &request.path) {
-        false => None,
+    let Some(purpose) = purpose(door.offer, &request.method, &request.path) else {
+        discard(body).await;
+        return message(StatusCode::NOT_FOUND, "Not Found");
+    };
+    let mut admitted = None;
+    match purpose {
+        Purpose::Alive => return text(StatusCode::OK, "alive\n".to_owned()),
+        Purpose::Ready => return health::ready(&process.store, &process.readiness).await,
+        Purpose::Counts => {
+            let (now, speed) = (process.clock.now(), process.clock.speed().times());
+            return reply(StatusCode::OK, process.counts.document(now, speed).to_string());
+        }
         // The key comes first: whoever has none may not fill the memory.
-        true => match admit(&process.ingest, &request).await {
-            Ok(admitted) => match process.store.may_publish() {
-                Ok(()) => Some(admitted),
+        Purpose::Publish => match admit(&process.ingest, &request).await {
+            Ok(is_admitted) => match process.store.may_publish() {
+                Ok(()) => admitted = Some(is_admitted),
                 Err(no_room) => {
                     discard(body).await;
                     return refuse_for_now(&process.ingest, &request, no_room).map(Full::from);
@@ -193,7 +278,33 @@ async fn answer(requests: &Requests, place: &Place, request: hyper::Request<Inco
                 return refusal.map(Full::from);
             }
         },
-    };
+        Purpose::Manage | Purpose::Tokens | Purpose::Metrics => {
+            let is_open = match purpose {
+                Purpose::Manage => is_validation(&request.path),
+                // What runs on this machine, and no proxy for another.
+                Purpose::Metrics => {
+                    from.peer.is_none_or(|peer| peer.to_canonical().is_loopback())
+                        && !is_forwarded(&parts.headers)
+                }
+                _ => false,
+            };
+            match (caller(process, door.offer, &parts.headers), is_open) {
+                (Some((name, grant)), _) => {
+                    request.caller = Some(name);
+                    request.authorizer = Some(Authorizer::Token(grant));
+                }
+                (None, true) => {}
+                (None, false) if door.offer == Offer::Both => {}
+                (None, false) => {
+                    discard(body).await;
+                    return without_token();
+                }
+            }
+            if purpose == Purpose::Metrics {
+                return metrics(process).await;
+            }
+        }
+    }
     let read = timeout(BODY_WITHIN, Limited::new(body, BODY_BYTES_MAX).collect());
     let body = match read.await {
         Ok(Ok(body)) => body.to_bytes(),
@@ -203,20 +314,59 @@ async fn answer(requests: &Requests, place: &Place, request: hyper::Request<Inco
         Ok(Err(_)) => return message(StatusCode::BAD_REQUEST, "Bad Request"),
         Err(_) => return message(StatusCode::REQUEST_TIMEOUT, "Request Timeout"),
     };
-    if let Some(operation) = emulated::operation(&parts.method, &parts.uri, &parts.headers) {
+    if purpose == Purpose::Tokens {
+        let rest = request.path.strip_prefix(tokens::PATH).unwrap_or_default();
+        let with = (process.clock.now(), &SystemDice as &dyn Dice);
+        let (status, document) = process.tokens.answer((&request.method, rest), &body, with).await;
+        return reply(status, document.to_string());
+    }
+    let is_local = door.offer == Offer::Both;
+    let operation = emulated::operation(&parts.method, &parts.uri, &parts.headers);
+    if let Some(operation) = operation.filter(|_| is_local) {
         let answered = emulated::answer(&process.store, operation, &body).await;
         let (status, document) = answered;
         return reply(status, document.to_string());
     }
-    if (&parts.method, parts.uri.path()) == (&Method::GET, COUNTS) {
-        let (now, speed) = (process.clock.now(), process.clock.speed().times());
-        return reply(StatusCode::OK, process.counts.document(now, speed).to_string());
-    }
     request.body = body.into();
-    place.answering(requests.start(request, admitted)).await.unwrap_or_else(|_| {
+    from.place.answering(requests.start(request, admitted)).await.unwrap_or_else(|_| {
         tracing::error!("a request panicked");
         message(StatusCode::INTERNAL_SERVER_ERROR, "Internal Server Error")
     })
+}
+
+async fn metrics(process: &Process) -> Reply {
+    let now = process.clock.now();
+    match totals::exposition(&process.totals, &process.store, now).await {
+        Ok(exposition) => text(StatusCode::OK, exposition),
+        Err(error) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+    }
+}
+
+/// Returns the name of who sends a request of the manage API, and what that one may do.
+fn caller(process: &Process, offer: Offer, headers: &HeaderMap) -> Option<(String, Grant)> {
+    match offer {
+        Offer::Both | Offer::Publish => None,
+        Offer::Socket => {
+            let grant = Grant { role: Role::Admin, topics: Scope::default() };
+            Some((BY_SOCKET.to_owned(), grant))
+        }
+        Offer::Manage => {
+            let token = process.tokens.bearer(headers)?;
+            let grant = Grant { role: token.role, topics: token.topics.clone() };
+            Some((token.name.clone(), grant))
+        }
+    }
+}
+
+/// Refuses a request without a token that is known.
+fn without_token() -> Reply {
+    let why = "The request has no token, or one that is revoked: send Authorization: Bearer with one that \
+               `gridpost token create` has printed.";
+    let refusal = json!(Error::new(ErrorCode::Unauthorized, why));
+    let mut reply = reply(StatusCode::UNAUTHORIZED, refusal.to_string());
+    let scheme = HeaderValue::from_static("Bearer realm=\"gridpost\"");
+    reply.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+    reply
 }
 
 /// Reads what a client still sends, up to a limit, and keeps nothing.
@@ -240,33 +390,6 @@ impl Requests {
         });
         reply
     }
-}
-
-/// Refuses requests that may come from a page of another origin.
-fn refuse_foreign(headers: &HeaderMap, uri: &Uri) -> Result<(), &'static str> {
-    let texts =
-        |name: HeaderName| headers.get_all(name).iter().map(|value| value.to_str().unwrap_or("?"));
-    let mut hosts = texts(header::HOST);
-    let host = uri.authority().map(|authority| authority.as_str()).or_else(|| hosts.next());
-    if !host.is_some_and(is_this_machine) || !hosts.all(is_this_machine) {
-        return Err("the Host header must name this machine: localhost, or a loopback address");
-    }
-    let is_own =
-        |origin: &str| origin.split_once("://").is_some_and(|(_, host)| is_this_machine(host));
-    match texts(header::ORIGIN).all(is_own) {
-        true => Ok(()),
-        false => Err("requests of web pages of other origins are refused"),
-    }
-}
-
-fn is_this_machine(host: &str) -> bool {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let name = name.trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// Makes the request that functions read from API Gateway's event, without a route, like a function URL's, and
@@ -340,6 +463,14 @@ async fn managed(process: &Process, request: Request) -> Reply {
     })
 }
 
+/// Answers with a text.
+pub(crate) fn text(status: StatusCode, text: String) -> Reply {
+    let mut reply = reply(status, text);
+    let plain = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    reply.headers_mut().insert(header::CONTENT_TYPE, plain);
+    reply
+}
+
 fn message(status: StatusCode, text: &str) -> Reply {
     reply(status, json!({ "message": text }).to_string())
 }
@@ -360,52 +491,11 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Connections, Dev, Options};
-
-    #[test]
-    fn only_requests_for_this_machine_are_let_in() {
-        // (Host, Origin, let in)
-        let table = [
-            (Some("127.0.0.1:7700"), None, true),
-            (Some("localhost"), None, true),
-            (Some("LOCALHOST:80"), None, true),
-            (Some("[::1]:7700"), None, true),
-            (Some("127.0.0.2"), None, true),
-            (None, None, false),
-            (Some(""), None, false),
-            (Some("rebound.example:7700"), None, false),
-            (Some("localhost.example"), None, false),
-            (Some("10.0.0.1"), None, false),
-            (Some("127.0.0.1:7700"), Some("http://localhost:3000"), true),
-            (Some("127.0.0.1:7700"), Some("https://evil.example"), false),
-            (Some("127.0.0.1:7700"), Some("null"), false),
-        ];
-        for (host, origin, want) in table {
-            let mut headers = HeaderMap::new();
-            for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
-                if let Some(value) = value {
-                    headers.insert(name, value.parse().expect("a value"));
-                }
-            }
-            let admitted = refuse_foreign(&headers, &Uri::from_static("/topics"));
-            assert_eq!(admitted.is_ok(), want, "{host:?} {origin:?}");
-            // A second one is as good as the first, whichever is heeded further on.
-            for (name, other) in
-                [(header::HOST, "evil.example"), (header::ORIGIN, "http://evil.example")]
-            {
-                let mut headers = headers.clone();
-                headers.append(name, other.parse().expect("a value"));
-                assert!(
-                    refuse_foreign(&headers, &Uri::from_static("/topics")).is_err(),
-                    "{host:?} and {other}"
-                );
-            }
-        }
-    }
+    use crate::{Connections, Options, Server};
 
     /// Sends the beginning of a request, and returns what comes before the connection ends, and when.
     async fn begun(request: &str) -> (String, Duration) {
-        let dev = Dev::start(Options::default()).await.expect("it starts");
+        let dev = Server::start(Options::default()).await.expect("it starts");
         let mut stream = TcpStream::connect(dev.address()).await.expect("a connection");
         stream.write_all(request.as_bytes()).await.expect("written");
         let (began, mut answer) = (Instant::now(), Vec::new());
@@ -447,7 +537,7 @@ mod tests {
         let half_a_body =
             "PUT /topics/orders HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{";
         for request in ["", "POST /topics/orders/api/ev", half_a_body] {
-            let dev = Dev::start(Options::default()).await.expect("it starts");
+            let dev = Server::start(Options::default()).await.expect("it starts");
             let mut stream = TcpStream::connect(dev.address()).await.expect("a connection");
             stream.write_all(request.as_bytes()).await.expect("written");
             sleep(Duration::from_secs(1)).await;
@@ -466,7 +556,7 @@ mod tests {
         for clients in [2 * HALVES, 4] {
             let connections = Connections { clients, ..Options::default().connections };
             let options = Options { connections, ..Options::default() };
-            let dev = Dev::start(options).await.expect("it starts");
+            let dev = Server::start(options).await.expect("it starts");
             let half = async || {
                 let mut stream = TcpStream::connect(dev.address()).await.expect("a connection");
                 stream.write_all(b"POST /topics/orders/api/ev").await.expect("written");
@@ -490,6 +580,36 @@ mod tests {
                 let _ = half.read_to_end(&mut Vec::new()).await;
             }
             dev.stop().await;
+        }
+    }
+
+    /// What only operators may do is not there where anyone may connect.
+    #[test]
+    fn a_door_has_what_it_offers_and_nothing_else() {
+        use Offer::{Both, Manage, Publish, Socket};
+        const ALL: [Offer; 4] = [Both, Publish, Manage, Socket];
+        let validate = "/topics/orders/eventSubscriptions/billing/validate";
+        let table: [(&str, &str, &[Offer]); 13] = [
+            ("POST", "/topics/orders/api/events", &[Both, Publish]),
+            ("POST", "/topics/orders:publish", &[Both, Publish]),
+            ("GET", validate, &ALL),
+            ("POST", validate, &ALL),
+            ("GET", "/topics", &[Both, Manage, Socket]),
+            ("PUT", "/topics/orders", &[Both, Manage, Socket]),
+            ("POST", "/topics/orders/listKeys", &[Both, Manage, Socket]),
+            ("GET", "/topics/orders/eventSubscriptions/billing", &[Both, Manage, Socket]),
+            ("GET", "/livez", &ALL),
+            ("GET", "/readyz", &ALL),
+            ("GET", "/metrics", &[Both, Manage, Socket]),
+            ("GET", "/tokens", &[Socket]),
+            ("POST", "/tokens", &[Socket]),
+        ];
+        for (method, path, offers) in table {
+            let method: Method = method.parse().expect("a method");
+            for offer in ALL {
+                let is_there = purpose(offer, &method, path).is_some();
+                assert_eq!(is_there, offers.contains(&offer), "{method} {path} at {offer:?}");
+            }
         }
     }
 

@@ -8,14 +8,24 @@ use gridpost_embedded::JournalStore;
 use gridpost_ports::{Journal, PortError, journal};
 use uuid::Uuid;
 
-use crate::{counts::Counts, log::Log};
+use crate::{counts::Counts, log::Log, totals::Totals};
 
 /// Writes entries and counts into the stores, and counts ends since the start.
 pub(crate) struct ProcessJournal {
     pub(crate) store: Arc<JournalStore>,
     pub(crate) counts: Counts,
+    pub(crate) totals: Totals,
     /// If it is standard output, entries are printed there, too.
     pub(crate) log: Log,
+}
+
+impl ProcessJournal {
+    fn add(&self, count: &Count) {
+        self.counts.add(count);
+        let (metric, labels) = count.metric();
+        let labels: Vec<_> = labels.iter().map(|(name, value)| (*name, &**value)).collect();
+        self.totals.add(metric, &labels, count.events);
+    }
 }
 
 #[async_trait]
@@ -28,20 +38,22 @@ impl Journal for ProcessJournal {
         if self.log.is_stdout() {
             journal::log(&entry);
         }
-        entry.count().iter().for_each(|count| self.counts.add(count));
+        entry.count().iter().for_each(|count| self.add(count));
         self.store.note(entry, receipt);
     }
 
     fn count(&self, count: Count, receipt: Option<&str>) {
-        self.counts.add(&count);
+        self.add(&count);
         self.store.count(count, receipt);
     }
 
     fn count_sent(&self, counts: &[Count]) {
+        counts.iter().for_each(|count| self.add(count));
         self.store.count_sent(counts);
     }
 
     async fn write(&self, counts: Vec<Count>) -> Result<(), PortError> {
+        counts.iter().for_each(|count| self.add(count));
         self.store.write(counts).await
     }
 

@@ -6,23 +6,25 @@ use gridpost_core::time::Timestamp;
 use gridpost_ports::Meter;
 use gridpost_runtime::telemetry::EmbeddedMeter;
 
-use crate::log::Log;
+use crate::{log::Log, totals::Totals};
 
 pub(crate) struct LogMeter {
     counted: EmbeddedMeter,
     function: &'static str,
     log: Log,
+    totals: Totals,
 }
 
 impl LogMeter {
     /// Counts for the function of that name.
-    pub(crate) fn of(function: &'static str, log: Log) -> Self {
-        Self { counted: EmbeddedMeter::default(), function, log }
+    pub(crate) fn of(function: &'static str, log: Log, totals: Totals) -> Self {
+        Self { counted: EmbeddedMeter::default(), function, log, totals }
     }
 }
 
 impl Meter for LogMeter {
     fn count(&self, metric: &'static str, dimensions: &[(&'static str, &str)], by: u64) {
+        self.totals.add(metric, dimensions, by);
         Meter::count(&self.counted, metric, dimensions, by);
     }
 

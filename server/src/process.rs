@@ -1,6 +1,6 @@
 //! The functions' contexts on the embedded stores, which the programs make on AWS.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use gridpost_core::{
@@ -24,7 +24,7 @@ use gridpost_ingest as ingest;
 use gridpost_manage as manage;
 use gridpost_ports::{
     Clock, Configuration, Meter, PortError, ResourceChecker, ResourceClient, WithSecrets,
-    authentication::{Authenticated, Tokens},
+    authentication::{Authenticated, Tokens as OAuthTokens},
     configuration::{ConfigurationCache, Limits},
 };
 use gridpost_redrive as redrive;
@@ -40,17 +40,20 @@ use gridpost_webhook::{
 };
 
 use crate::{
-    Identity, Options, Resources, StartError,
+    Identity, Options, Production, Resources, StartError, Urls,
     clock::DevClock,
     counts::Counts,
+    health::Readiness,
     journal::ProcessJournal,
     log::Log,
     mapping::{self, RETRY_QUEUES},
     meter::LogMeter,
     secrets,
+    tokens::Tokens,
+    totals::Totals,
 };
 
-/// How much of a failed response is kept: developers want to see it, and it never leaves the machine.
+/// How much of a failed response `dev` keeps: developers want to see it, and it never leaves the machine.
 const RESPONSE_BYTES: &str = "512";
 
 /// How long configuration is cached, by the machine's clock. Reads are cheap here, and a change is
@@ -61,8 +64,9 @@ const CONFIGURATION_KEPT_FOR: Duration = Duration::from_millis(50);
 const SLACK: Duration = Duration::from_millis(10);
 const CONFIGURATION_BYTES_MAX: usize = 64 * 1_048_576;
 
-/// How long an ended delivery waits to share an object; on AWS five minutes.
+/// How long an ended delivery of `dev` waits to share an object, and one in production, as on AWS.
 const DEAD_LETTER_DELAY_S: u32 = 5;
+const PRODUCTION_DEAD_LETTER_DELAY_S: u32 = 300;
 
 /// The topic of events about dead letters, if it exists.
 const DEAD_LETTER_TOPIC: &str = "dead-letters";
@@ -72,7 +76,7 @@ const DEAD_LETTER_TOPIC: &str = "dead-letters";
 const LISTENERS_MAX: usize = 50;
 const RETRY_LISTENERS_MAX: usize = 5;
 
-/// Endpoints may be on this machine, besides the public internet.
+/// Endpoints of `dev` may be on this machine, besides the public internet.
 const NETWORKS: &str = "127.0.0.0/8,::1/128";
 
 /// The refusal of an AWS resource. The SDK would take longer to compile than all else.
@@ -84,6 +88,9 @@ pub(crate) struct Process {
     pub(crate) clock: Arc<DevClock>,
     pub(crate) store: Embedded,
     pub(crate) counts: Counts,
+    pub(crate) totals: Totals,
+    pub(crate) tokens: Tokens,
+    pub(crate) readiness: Readiness,
     pub(crate) ingest: ingest::Context,
     pub(crate) expand: expand::Context,
     pub(crate) dispatch: dispatch::Context,
@@ -98,22 +105,25 @@ struct Parts {
     store: Embedded,
     log: Log,
     counts: Counts,
+    totals: Totals,
     allowed: Allowed,
     client: HttpClient,
-    tokens: Arc<Tokens>,
+    tokens: Arc<OAuthTokens>,
     latency_metrics: bool,
     resources: Arc<dyn ResourceClient>,
+    is_production: bool,
 }
 
 impl Process {
-    pub(crate) fn open(options: &Options, address: SocketAddr) -> Result<Self, StartError> {
+    pub(crate) fn open(options: &Options, urls: &Urls) -> Result<Self, StartError> {
         // From here on this process owns the folder, with the clock's file in it.
         let waiting = Embedded::prepare(store_options(options))?;
         let (data, last_seen) = (options.data.as_deref(), waiting.last_seen());
         let clock = Arc::new(DevClock::open(data, options.speed, last_seen));
         let store = waiting.open(Arc::clone(&clock) as _)?;
         clock.begin().map_err(StartError::Clock)?;
-        let mut allowed = allowed(options.resources.is_some());
+        let production = options.production.as_ref();
+        let mut allowed = allowed(options.resources.is_some(), production);
         let identity = options.identity.as_ref();
         allowed.identities = identity.map(|it| it.named.clone()).unwrap_or_default();
         let client = HttpClient::with_connections(
@@ -131,6 +141,8 @@ impl Process {
             store,
             log: options.log.clone(),
             counts: Counts::default(),
+            totals: Totals::default(),
+            is_production: production.is_some(),
             allowed,
             client,
             latency_metrics: options.latency_metrics,
@@ -142,11 +154,14 @@ impl Process {
             dispatch: parts.dispatch(),
             dead_letter: parts.dead_letter(),
             redrive: parts.redrive(),
-            manage: parts.manage(&url(address, options.tls.is_some())),
+            manage: parts.manage(urls),
             wake: parts.wake(),
+            tokens: Tokens::open(parts.store.tables()).map_err(StartError::Tokens)?,
+            readiness: Readiness::default(),
             clock: parts.clock,
             store: parts.store,
             counts: parts.counts,
+            totals: parts.totals,
         })
     }
 
@@ -162,8 +177,8 @@ fn tokens(
     allowed: &Allowed,
     clock: &Arc<DevClock>,
     identity: Option<&Identity>,
-) -> Arc<Tokens> {
-    let tokens = Tokens::new(
+) -> Arc<OAuthTokens> {
+    let tokens = OAuthTokens::new(
         Arc::new(client.clone()),
         Arc::new(secrets::Environment),
         allowed.secrets.clone(),
@@ -178,11 +193,6 @@ fn tokens(
     let services = Arc::new(Services::new(own, at, now, make_client));
     let signer = Signer::new(services, identity.region.as_str());
     Arc::new(tokens.proving(Arc::new(signer), identity.named.clone()))
-}
-
-pub(crate) fn url(address: SocketAddr, is_https: bool) -> String {
-    let scheme = if is_https { "https" } else { "http" };
-    format!("{scheme}://{address}")
 }
 
 fn store_options(options: &Options) -> StoreOptions {
@@ -204,17 +214,21 @@ fn store_options(options: &Options) -> StoreOptions {
         makes_buckets: true,
         journal_bytes_max: options.journal_max,
         disk_floor: options.disk_floor,
+        sealer: options.production.as_ref().map(|it| it.sealer.clone()),
     }
 }
 
-fn allowed(resources_too: bool) -> Allowed {
+fn allowed(resources_too: bool, production: Option<&Production>) -> Allowed {
     let patterns = match resources_too {
         // IAM decides what the credentials allow.
         true => "*".parse().unwrap_or_default(),
         false => ArnPatterns::nothing(NO_RESOURCES),
     };
     Allowed {
-        networks: NETWORKS.parse().unwrap_or_default(),
+        networks: match production {
+            Some(production) => production.endpoint_networks.clone(),
+            None => NETWORKS.parse().unwrap_or_default(),
+        },
         ports: AllowedPorts::default(),
         resources: AllowedResources { region: String::new(), patterns },
         secrets: secrets::of_environment(),
@@ -224,12 +238,19 @@ fn allowed(resources_too: bool) -> Allowed {
 
 impl Parts {
     fn meter(&self, function: &'static str) -> Arc<dyn Meter> {
-        Arc::new(LogMeter::of(function, self.log.clone()))
+        Arc::new(LogMeter::of(function, self.log.clone(), self.totals.clone()))
     }
 
     fn journal(&self) -> Arc<ProcessJournal> {
         let (store, counts) = (self.store.journal(), self.counts.clone());
-        Arc::new(ProcessJournal { store, counts, log: self.log.clone() })
+        let (totals, log) = (self.totals.clone(), self.log.clone());
+        Arc::new(ProcessJournal { store, counts, totals, log })
+    }
+
+    /// How much of a failed response is kept.
+    fn response_bytes(&self) -> ResponseBytes {
+        let bytes = if self.is_production { "0" } else { RESPONSE_BYTES };
+        bytes.parse().expect("in range")
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -294,7 +315,9 @@ impl Parts {
             rates: Rates::new(Arc::clone(&tables) as _),
             configuration: self.cache(Arc::new(WithSecrets(Arc::clone(&tables)))),
             listeners: tables,
-            client: Arc::new(self.authenticated(self.client.clone().keeping(response_bytes()))),
+            client: Arc::new(
+                self.authenticated(self.client.clone().keeping(self.response_bytes())),
+            ),
             resources: Arc::clone(&self.resources),
             meter: self.meter("dispatch"),
             journal: self.journal(),
@@ -309,7 +332,10 @@ impl Parts {
                 // Every long wait is parked, so that it can be seen.
                 retry_in_flight_limit: 0,
                 queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
-                dead_letter_delay_s: DEAD_LETTER_DELAY_S,
+                dead_letter_delay_s: match self.is_production {
+                    true => PRODUCTION_DEAD_LETTER_DELAY_S,
+                    false => DEAD_LETTER_DELAY_S,
+                },
                 latency_metrics: self.latency_metrics,
                 origin: default::VALIDATION_ORIGIN.to_owned(),
             },
@@ -350,7 +376,7 @@ impl Parts {
         }
     }
 
-    fn manage(&self, url: &str) -> manage::Context {
+    fn manage(&self, urls: &Urls) -> manage::Context {
         let (tables, queues) = (self.store.tables(), self.store.queues());
         manage::Context {
             configuration: Arc::new(WithSecrets(Arc::clone(&tables))),
@@ -360,7 +386,9 @@ impl Parts {
             subscriptions: Arc::clone(&tables) as _,
             deliveries: Arc::clone(&tables) as _,
             handshakes: Arc::new(self.authenticated(self.client.clone())),
-            endpoints: Arc::new(self.authenticated(self.client.clone().keeping(response_bytes()))),
+            endpoints: Arc::new(
+                self.authenticated(self.client.clone().keeping(self.response_bytes())),
+            ),
             checker: Arc::new(Checker(Arc::clone(&self.resources))),
             poison: Arc::clone(&queues) as _,
             receiver: Arc::clone(&queues) as _,
@@ -380,15 +408,18 @@ impl Parts {
             settings: manage::Settings {
                 allowed: self.allowed.clone(),
                 validation_origin: default::VALIDATION_ORIGIN.to_owned(),
-                publish_url: url.to_owned(),
-                manage_url: url.to_owned(),
+                publish_url: urls.publish.clone(),
+                manage_url: urls.manage.clone(),
                 configuration_kept_for: CONFIGURATION_KEPT_FOR + SLACK,
                 dispatch_keeps_configuration: CONFIGURATION_KEPT_FOR + SLACK,
                 account: "000000000000".to_owned(),
                 retry_shards: RETRY_QUEUES,
                 has_slow_queue: false,
                 queue_message_bytes_max: default::QUEUE_MESSAGE_BYTES_MAX,
-                authorization: manage::Authorization::None,
+                authorization: match self.is_production {
+                    true => manage::Authorization::Tokens,
+                    false => manage::Authorization::None,
+                },
             },
         }
     }
@@ -423,17 +454,13 @@ impl ResourceChecker for Checker {
     }
 }
 
-fn response_bytes() -> ResponseBytes {
-    RESPONSE_BYTES.parse().expect("in range")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn endpoints_may_be_on_this_machine_and_resources_where_they_are_asked_for() {
-        let allowed = super::allowed(false);
+        let allowed = super::allowed(false, None);
         for address in ["127.0.0.1", "::1"] {
             assert!(allowed.networks.contains(address.parse().expect("an address")), "{address}");
         }
@@ -441,6 +468,6 @@ mod tests {
         let queue = "arn:aws:sqs:eu-north-1:111122223333:orders".parse().expect("an ARN");
         assert!(!allowed.resources.patterns.has(&queue));
         assert_eq!(allowed.resources.patterns.because(), Some(NO_RESOURCES));
-        assert!(super::allowed(true).resources.patterns.has(&queue));
+        assert!(super::allowed(true, None).resources.patterns.has(&queue));
     }
 }

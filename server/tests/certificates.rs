@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use gridpost_server::{Dev, Options};
+use gridpost_server::{Options, Server};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use reqwest::{Client, StatusCode};
 use rustls::{
@@ -121,7 +121,7 @@ fn event(id: &str) -> Value {
 }
 
 struct Fixture {
-    dev: Dev,
+    dev: Server,
     http: Client,
 }
 
@@ -151,7 +151,7 @@ impl Fixture {
 async fn a_process_shows_the_certificate_in_handshakes_deliveries_and_test_events() {
     let (own, other) = (authority("own"), authority("other"));
     let endpoint = Endpoint::start(server(&own)).await;
-    let dev = Dev::start(Options::default()).await.expect("it starts");
+    let dev = Server::start(Options::default()).await.expect("it starts");
     let fixture = Fixture { dev, http: Client::builder().no_proxy().build().expect("a client") };
     let topic = format!("{}/topics/orders", fixture.dev.url());
     fixture.send(fixture.http.put(&topic).json(&json!({}))).await;

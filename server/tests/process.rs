@@ -22,7 +22,7 @@ use fixture::{FAST, Fixture, event, until};
 use gridpost_core::time::Timestamp;
 use gridpost_ports::Clock;
 use gridpost_runtime::system::SystemClock;
-use gridpost_server::{DEAD_LETTER_BUCKET, Dev, Options};
+use gridpost_server::{DEAD_LETTER_BUCKET, Options, Server};
 use gridpost_testkit::server::{self as endpoint, consent};
 use process::{
     issuer::{CLIENT, Issuer},
@@ -233,7 +233,7 @@ async fn a_process_that_is_dropped_leaves_its_folder() {
     asked.await.expect("no panic").expect_err("it ends with the process");
     until("the folder", async || {
         let options = Options { data: Some(folder.path().to_owned()), ..Options::default() };
-        Dev::start(options).await.ok()
+        Server::start(options).await.ok()
     })
     .await;
     assert!(dropped_at.elapsed() < Duration::from_secs(10), "a handshake takes longer");
@@ -315,7 +315,7 @@ async fn the_clock_does_not_run_on_while_no_process_does() {
     fs::write(&file, anchor.to_string()).expect("written");
 
     let data = Some(folder.path().to_owned());
-    let dev = Dev::start(Options { data, ..Options::default() }).await.expect("it starts");
+    let dev = Server::start(Options { data, ..Options::default() }).await.expect("it starts");
     let now = dev.clock().now();
     assert!(now >= stopped_at, "the clock went back");
     // It would be 600 hours ahead.
@@ -336,7 +336,7 @@ async fn an_empty_file_of_the_clock_does_not_stop_the_start() {
     fs::write(&file, "").expect("written");
 
     let data = Some(folder.path().to_owned());
-    let dev = Dev::start(Options { data, ..Options::default() }).await.expect("it starts");
+    let dev = Server::start(Options { data, ..Options::default() }).await.expect("it starts");
     assert!(dev.clock().now() >= ahead, "{}", dev.clock().now());
     dev.stop().await;
 }
@@ -488,7 +488,7 @@ async fn a_header_that_is_given_twice_is_refused() {
 async fn by_https_who_trusts_the_ca_is_served_and_no_other_client() {
     let folder = tempfile::tempdir().expect("a folder");
     let tls = Some(folder.path().join("tls"));
-    let dev = Dev::start(Options { tls, ..Options::default() }).await.expect("it starts");
+    let dev = Server::start(Options { tls, ..Options::default() }).await.expect("it starts");
     assert!(dev.url().starts_with("https://127.0.0.1:"), "{}", dev.url());
     let ca = fs::read(dev.ca_file().expect("a CA")).expect("a certificate");
     let ca = Certificate::from_pem(&ca).expect("a certificate");
@@ -520,13 +520,13 @@ async fn a_folder_has_one_process_and_a_port_too() {
     let folder = tempfile::tempdir().expect("a folder");
     let fixture = Fixture::start(Some(folder.path())).await;
     let port = fixture.dev.address().port();
-    let taken = Dev::start(Options { port, ..Options::default() }).await;
+    let taken = Server::start(Options { port, ..Options::default() }).await;
     assert!(taken.is_err_and(|error| error.to_string().contains(&port.to_string())));
     let data = Some(folder.path().to_owned());
-    let taken = Dev::start(Options { data: data.clone(), ..Options::default() }).await;
+    let taken = Server::start(Options { data: data.clone(), ..Options::default() }).await;
     assert!(taken.is_err(), "two processes on one folder would both deliver");
     fixture.dev.stop().await;
-    let next = Dev::start(Options { data, ..Options::default() }).await.expect("it is free");
+    let next = Server::start(Options { data, ..Options::default() }).await.expect("it is free");
     next.stop().await;
 }
 

@@ -18,7 +18,7 @@ use gridpost_runtime::config;
 use gridpost_server::clock::Speed;
 use gridpost_server::log::Log;
 use gridpost_server::{
-    Connections, DEAD_LETTER_BUCKET, Dev, Identity, Options, StartError, Sync, dead_letter_path,
+    Connections, DEAD_LETTER_BUCKET, Identity, Options, Server, StartError, Sync, dead_letter_path,
 };
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
@@ -194,7 +194,7 @@ pub async fn run(arguments: DevArguments, common: &Common) -> anyhow::Result<()>
     options.identity = identity().await?;
     // The functions of a deployment read it by the same name.
     options.latency_metrics = config::latency_metrics()?;
-    let dev = Dev::start(options).await;
+    let dev = Server::start(options).await;
     let dev = dev.map_err(|error| explained(error, arguments.port))?;
     let filter = config::log(Default::default())?;
     let filter = env::var_os("GRIDPOST_LOG").is_some().then_some(filter);
@@ -229,7 +229,7 @@ pub async fn run(arguments: DevArguments, common: &Common) -> anyhow::Result<()>
 }
 
 /// Waits for what is under way, and says so if that takes time.
-async fn drain(dev: &Dev, most: Duration) -> bool {
+async fn drain(dev: &Server, most: Duration) -> bool {
     let mut drained = pin!(dev.drain(most));
     if let Ok(is_done) = timeout(ENDS_QUIETLY_WITHIN, drained.as_mut()).await {
         return is_done;
@@ -252,7 +252,7 @@ async fn terminal_closed(hung_up: Option<&mut Signal>) {
 
 /// Removes what a demonstration that was just broken off has left; the next start does it where there is
 /// no time for it.
-async fn forget_demonstration(dev: &Dev) {
+async fn forget_demonstration(dev: &Server) {
     let forgotten = async {
         let api = ManageApi::connect_as(&dev.url(), None, dev.ca_file()).await?;
         own::forget(&api).await
@@ -263,7 +263,7 @@ async fn forget_demonstration(dev: &Dev) {
 /// Makes what there is to begin with, shows that it works, and then serves for ever.
 async fn serve(
     arguments: &DevArguments,
-    dev: &Dev,
+    dev: &Server,
     (home, data): (&Home, Option<&Path>),
     declared: Option<Declared>,
     (gridpost, output): (&str, Output),

@@ -146,10 +146,12 @@ async fn topic(context: &Context, request: &Request) -> Result<Arc<TopicSnapshot
     let Request { headers, query, path, .. } = request;
     let asked = AccessRequest { headers, query, path, resource: &route.resource() };
     // Reject bad credentials before reading the topic.
-    let shown = match context.authorization {
+    let shown = match &context.authorization {
         Authorization::Keys => Some(Credentials::of(&asked)?),
         // API Gateway stops all others; if its route ever loses its authorizer, topics stay closed.
-        Authorization::Gateway(authorizer) if request.authorizer == Some(authorizer) => None,
+        Authorization::Gateway(authorizer) if request.authorizer.as_ref() == Some(authorizer) => {
+            None
+        }
         Authorization::Gateway(_) => return Err(PublishError::AuthorizerPassedBy),
     };
     let found = context.configuration.topic(route.topic()).await;

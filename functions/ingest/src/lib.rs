@@ -21,7 +21,7 @@ use gridpost_ports::{
 use publish::{DeliverySink, SendLimits};
 
 /// Who may publish.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Authorization {
     /// Holders of one of the topic's keys, or of a SAS token made with one.
     #[default]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gridpost_server::{Dev, Options, clock::Speed};
+use gridpost_server::{Options, Server, clock::Speed};
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -13,14 +13,14 @@ pub(crate) const FAST: u32 = 600;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Fixture {
-    pub(crate) dev: Dev,
+    pub(crate) dev: Server,
     pub(crate) http: Client,
 }
 
 impl Fixture {
     pub(crate) async fn of(options: Options) -> Self {
         let speed = Speed::new(FAST).expect("a speed");
-        let dev = Dev::start(Options { speed, ..options }).await.expect("it starts");
+        let dev = Server::start(Options { speed, ..options }).await.expect("it starts");
         let fixture = Self { dev, http: Client::builder().no_proxy().build().expect("a client") };
         let answer = fixture.http.put(fixture.url("/topics/orders")).json(&json!({})).send().await;
         assert!(answer.expect("an answer").status().is_success());

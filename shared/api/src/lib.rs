@@ -13,6 +13,7 @@ pub mod requests;
 pub mod schema;
 pub mod settings;
 pub mod subscription;
+pub mod token;
 pub mod topic;
 pub mod trial;
 pub mod waiting;

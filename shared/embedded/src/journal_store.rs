@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use gridpost_core::{
     journal::{Answer, Count, Entry, Question},
     subscription::SubscriptionKey,
+    time::Timestamp,
 };
 use gridpost_ports::{
     Clock, Journal, JournalError, JournalReader, JournalReply, PortError, Progress, Reads,
@@ -95,9 +96,22 @@ impl JournalReader for JournalStore {
     }
 
     async fn waiting(&self, of: &[SubscriptionKey]) -> Result<Option<Vec<u64>>, PortError> {
-        let of = of.to_vec();
+        let waiting = self.waiting_of(of.to_vec()).await?;
+        Ok(Some(waiting.into_iter().map(|(events, _)| events).collect()))
+    }
+}
+
+impl JournalStore {
+    /// Returns how many events of each event subscription wait, and when the hour began in which the oldest of them
+    /// was published.
+    pub async fn waiting_of(
+        &self,
+        of: Vec<SubscriptionKey>,
+    ) -> Result<Vec<(u64, Option<Timestamp>)>, PortError> {
         let work = move |connection: &_| answers::waiting(connection, &of);
-        Ok(Some(self.database.read_much("journal: reading", work).await?))
+        let waiting = self.database.read_much("journal: reading", work).await?;
+        let time = |oldest: Option<i64>| oldest.map(Timestamp::from_millis);
+        Ok(waiting.into_iter().map(|(events, oldest)| (events, time(oldest))).collect())
     }
 }
 

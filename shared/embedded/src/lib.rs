@@ -122,6 +122,31 @@ impl Embedded {
         }
     }
 
+    /// Commits a write of a few bytes: fails where others would.
+    pub async fn commit_nothing(&self) -> Result<(), PortError> {
+        let work = |connection: &_| named::set_note(connection, "looked at", 0);
+        self.database.write_then("looking at the disk", OnFullDisk::Fail, work, |()| ()).await
+    }
+
+    /// Returns the free bytes of the disk, and all of them; `None` in memory.
+    pub fn disk(&self) -> Option<(u64, u64)> {
+        let disk = self.options.folder.as_deref().and_then(Disk::of)?;
+        Some((disk.free, disk.size))
+    }
+
+    /// Returns the files of the database with their bytes: its own, and those that it has not taken over yet.
+    pub fn files(&self) -> Option<[u64; 2]> {
+        let folder = self.options.folder.as_deref()?;
+        let bytes =
+            |name: &str| std::fs::metadata(folder.join(name)).map_or(0, |about| about.len());
+        Some(["gridpost.sqlite", "gridpost.sqlite-wal"].map(bytes))
+    }
+
+    /// Counts writes that are not committed yet.
+    pub fn pending_writes(&self) -> usize {
+        self.database.pending()
+    }
+
     /// Whether writes wait for room on the disk. What is received meanwhile could only wait, too.
     pub fn waits_for_room(&self) -> bool {
         self.database.is_full()

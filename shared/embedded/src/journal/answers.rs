@@ -14,7 +14,7 @@ use gridpost_core::{
 use rusqlite::{Connection, Row};
 
 use super::{
-    counts::{self, Owners, Series, Sums},
+    counts::{self, Owners, Series, Sums, Waiting},
     entries::{self, AT, COLUMNS, EVENT_IDS, KIND, OUTCOME, OWNER},
     retention::{begins, oldest},
     segments::{Places, Segment, Term, sealed},
@@ -50,7 +50,7 @@ pub(crate) fn page(
 pub(crate) fn waiting(
     connection: &Connection,
     of: &[SubscriptionKey],
-) -> rusqlite::Result<Vec<u64>> {
+) -> rusqlite::Result<Vec<Waiting>> {
     counts::waiting(&*connection.unchecked_transaction()?, of)
 }
 

@@ -314,25 +314,30 @@ impl Sums {
     }
 }
 
+/// Events that wait, and the hour of publish of the oldest, in milliseconds.
+pub(crate) type Waiting = (u64, Option<i64>);
+
 /// Returns how many events of each event subscription were matched or redriven and have not ended. An hour in which
 /// more ended makes up for no other.
 pub(super) fn waiting(
     connection: &Connection,
     of: &[SubscriptionKey],
-) -> rusqlite::Result<Vec<u64>> {
+) -> rusqlite::Result<Vec<Waiting>> {
     let recent = Sums::recent(connection)?.waiting_changes(connection)?;
     let mut find = connection.prepare_cached("SELECT number FROM words WHERE text = ?1")?;
     let select = "SELECT hour, events FROM waiting_events WHERE owner = ?1";
     let mut select = connection.prepare_cached(select)?;
     let waiting = |key: &SubscriptionKey| {
         let owner = find.query_row([key.to_string()], |row| row.get::<_, i64>(0)).optional()?;
-        let Some(owner) = owner else { return Ok(0) };
+        let Some(owner) = owner else { return Ok((0, None)) };
         let hours = select.query_map([owner], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let mut hours: BTreeMap<i64, i64> = hours.collect::<rusqlite::Result<_>>()?;
         for ((_, hour), change) in recent.range((owner, i64::MIN)..=(owner, i64::MAX)) {
             *hours.entry(*hour).or_default() += change;
         }
-        Ok(hours.into_values().filter_map(|events| u64::try_from(events).ok()).sum())
+        hours.retain(|_, events| *events > 0);
+        let oldest = hours.first_key_value().map(|(hour, _)| *hour);
+        Ok((hours.into_values().filter_map(|events| u64::try_from(events).ok()).sum(), oldest))
     };
     of.iter().map(waiting).collect()
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use gridpost_core::{
     name,
-    subscription::{EventSubscription, Secrets},
+    subscription::{EventSubscription, Secrets, SubscriptionKey},
     topic::{AccessKeys, Change, Topic},
 };
 use gridpost_ports::{
@@ -68,6 +68,15 @@ impl RevisionStep {
 }
 
 impl Tables {
+    /// Returns the first event subscriptions by name.
+    pub fn subscription_keys(&self, most: usize) -> Result<Vec<SubscriptionKey>, PortError> {
+        self.database.read(READING, |connection| {
+            let select = "SELECT topic, name FROM subscriptions ORDER BY topic, name LIMIT ?1";
+            let key = |row: &Row<'_>| Ok(SubscriptionKey { topic: row.get(0)?, name: row.get(1)? });
+            connection.prepare_cached(select)?.query_map([number(most as u64)], key)?.collect()
+        })
+    }
+
     /// Writes together with the topic's next revision, or nothing if the topic has changed.
     async fn write_with(
         &self,
