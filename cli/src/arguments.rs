@@ -1,14 +1,14 @@
 //! The whole command line as types.
 
-use std::process;
+use std::{env, process};
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, parser::ValueSource};
 
 use crate::{
     commands::{
         apply, audit, console, cost, dead_letter, delivery, deployment, dev, doctor, down, explain,
-        export, listen, parked, poison, prober, publish, rollout, sas, schedule, subscription,
-        tail, topic, up, verify, wait, watch,
+        export, listen, parked, poison, prober, publish, rollout, sas, schedule, serve,
+        subscription, tail, token, topic, up, verify, wait, watch,
     },
     target::{EVERYWHERE, TargetFlags, without_environment},
 };
@@ -48,7 +48,11 @@ pub struct Arguments {
 impl Arguments {
     /// Reads the program's command line. One that is not understood ends the program with exit code 2.
     pub fn read() -> Self {
-        let matches = command().try_get_matches();
+        let line = serve::with_file(&command(), env::args_os().collect());
+        let line = line.unwrap_or_else(|misuse| {
+            refuse(&command().error(clap::error::ErrorKind::InvalidValue, misuse))
+        });
+        let matches = command().try_get_matches_from(line);
         let matches =
             matches.unwrap_or_else(|error| refuse(&without_environment(error, command())));
         Self::of(&matches).unwrap_or_else(|error| refuse(&error))
@@ -92,6 +96,13 @@ fn examples() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
 pub enum Command {
     /// Run the whole product in this process and show that it delivers, retries and dead-letters
     Dev(dev::DevArguments),
+    /// Run the whole product in this process, for production on one machine
+    Serve(Box<serve::ServeArguments>),
+    /// Make, list and revoke tokens for the manage API of `gridpost serve`
+    #[command(subcommand)]
+    Token(token::TokenCommand),
+    /// Fail unless the process of `gridpost serve` takes publishes, for containers
+    Healthcheck(serve::Place),
     /// Start the whole product as it runs on AWS, on an emulator on this machine
     Up(up::UpArguments),
     /// Run the functions from source beside the local stack, and rebuild them when a file changes

@@ -24,6 +24,9 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let common = &Common { target: arguments.target.arguments(), output };
     match arguments.command {
         Command::Dev(dev) => commands::dev::run(dev, common).await,
+        Command::Serve(serve) => commands::serve::run(*serve, output).await,
+        Command::Token(token) => commands::token::run(token, output).await,
+        Command::Healthcheck(place) => commands::token::healthcheck(&place, output).await,
         Command::Wait(wait) => commands::wait::run(&wait, common).await,
         Command::Up(up) => commands::up::run(up, common).await,
         Command::Status => commands::status::run(common).await,

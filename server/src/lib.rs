@@ -70,6 +70,7 @@ pub use certificate::{CertificateError, CertificateFiles};
 pub use descriptors::Connections;
 pub use gridpost_embedded::{KeyError, NoRoom, Sealer, Sync, dead_letter_path};
 pub use tasks::Ended;
+pub use tokens::FolderTokens;
 
 /// The bucket that `gridpost dev` names for dead letters. Others are folders beside it.
 pub const DEAD_LETTER_BUCKET: &str = "gridpost";

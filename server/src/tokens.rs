@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    path::Path,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -14,10 +15,13 @@ use gridpost_core::{
     access::{Grant, Scope, Token, TokenHash, check_token_name, hash_of, token_of},
     time::Timestamp,
 };
-use gridpost_embedded::Tables;
-use gridpost_ports::{Dice, PortError, Saved};
+use gridpost_embedded::{Embedded, Options as StoreOptions, Sealer, Sync, Tables};
+use gridpost_ports::{Clock, Dice, PortError, Saved};
+use gridpost_runtime::system::{SystemClock, SystemDice};
 use hyper::{HeaderMap, Method, StatusCode, header};
 use serde_json::{Value, json};
+
+use crate::StartError;
 
 /// The path of the tokens, on the socket alone.
 pub(crate) const PATH: &str = "/tokens";
@@ -131,6 +135,39 @@ fn read(body: &[u8]) -> Result<(String, Grant), String> {
     Ok((name, Grant { role, topics: topics.map_err(|error| error.to_string())? }))
 }
 
+/// The tokens of a folder that no process has open.
+pub struct FolderTokens {
+    tokens: Tokens,
+    store: Embedded,
+}
+
+impl FolderTokens {
+    /// Opens a folder, creating it if necessary. Fails if another process has it.
+    pub fn open(folder: &Path, sealer: Sealer) -> Result<Self, StartError> {
+        let options = StoreOptions {
+            folder: Some(folder.to_owned()),
+            sync: Sync::Full,
+            sealer: Some(sealer),
+            ..StoreOptions::default()
+        };
+        let store = Embedded::open(options, Arc::new(SystemClock))?;
+        let tokens = Tokens::open(store.tables()).map_err(StartError::Tokens)?;
+        Ok(Self { tokens, store })
+    }
+
+    /// Answers as the socket of a process does: a status and a document. `rest` is what is behind `/tokens`.
+    pub async fn answer(&self, method: &Method, rest: &str, body: &[u8]) -> (u16, Value) {
+        let with = (SystemClock.now(), &SystemDice as &dyn Dice);
+        let (status, document) = self.tokens.answer((method, rest), body, with).await;
+        (status.as_u16(), document)
+    }
+
+    /// Closes the folder.
+    pub async fn close(self) {
+        self.store.close().await;
+    }
+}
+
 fn refusal(status: u16, code: ErrorCode, message: &str) -> Answer {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     (status, json!(Error::new(code, message)))
@@ -139,8 +176,7 @@ fn refusal(status: u16, code: ErrorCode, message: &str) -> Answer {
 #[cfg(test)]
 mod tests {
     use gridpost_core::access::Role;
-    use gridpost_embedded::{Embedded, Options};
-    use gridpost_runtime::system::{SystemClock, SystemDice};
+    use gridpost_embedded::Options;
     use hyper::header::HeaderValue;
 
     use super::*;

@@ -1,12 +1,10 @@
 //! `gridpost dev`: the whole of Gridpost in this process, for one machine.
 
 mod in_process;
-mod resources;
+pub(super) mod resources;
 
-use std::io::{self, IsTerminal};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::time::Duration;
 use std::{env, fs};
 
@@ -21,14 +19,14 @@ use gridpost_server::{
     Connections, DEAD_LETTER_BUCKET, Identity, Options, Server, StartError, Sync, dead_letter_path,
 };
 use rustix::fs::Mode;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
+use rustix::process::umask;
 use serde_json::json;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::timeout;
 
 use crate::{
     commands::{
         one_of,
+        process::{Signals, allow_open_files, check_log_filter, end},
         up::{invocation, seen},
     },
     output::{self, Output},
@@ -47,18 +45,10 @@ use gridpost_ops::{
 use gridpost_stack::demonstration::{self, Publisher, Show, Shown, own};
 use in_process::{Alone, Written};
 
-/// The number of open files that the process asks for, if the system allows it.
-const OPEN_FILES: u64 = 20_000;
-
 const PORT: u16 = 7070;
-
-/// How long an end may take without a word.
-const ENDS_QUIETLY_WITHIN: Duration = Duration::from_millis(500);
 
 /// How long an end may take that a demonstration has to be cleared away for.
 const FORGET_MAX: Duration = Duration::from_secs(2);
-
-const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 const TRUST: [(&str, &str); 3] = [
     ("SSL_CERT_FILE", "OpenSSL, Go, .NET, curl, gridpost"),
@@ -135,10 +125,10 @@ pub struct DevArguments {
 const RETENTION_LEAST: Duration = Duration::from_secs(60 * 60);
 
 /// The smallest journal, in bytes.
-const JOURNAL_LEAST: u64 = 1_000_000;
+pub(super) const JOURNAL_LEAST: u64 = 1_000_000;
 
 /// Reads a retention: dead letters are looked through once an hour.
-fn retention(given: &str) -> Result<TimeSpan, String> {
+pub(super) fn retention(given: &str) -> Result<TimeSpan, String> {
     let span: TimeSpan = given.parse()?;
     match span.0 < RETENTION_LEAST {
         true => Err("must be at least 1h".to_owned()),
@@ -147,11 +137,11 @@ fn retention(given: &str) -> Result<TimeSpan, String> {
 }
 
 /// When a publish counts as stored.
-const SYNCS: [(&str, Sync); 2] = [("normal", Sync::Normal), ("full", Sync::Full)];
+pub(super) const SYNCS: [(&str, Sync); 2] = [("normal", Sync::Normal), ("full", Sync::Full)];
 
 /// The identity of AWS that requests to endpoints may prove: that of this machine, but only where the
 /// environment names hosts for it, by the setting that the functions have.
-async fn identity() -> anyhow::Result<Option<Identity>> {
+pub(super) async fn identity() -> anyhow::Result<Option<Identity>> {
     let named = config::endpoint_identities()?;
     if named == Identities::default() {
         return Ok(None);
@@ -172,10 +162,7 @@ async fn identity() -> anyhow::Result<Option<Identity>> {
 pub async fn run(arguments: DevArguments, common: &Common) -> anyhow::Result<()> {
     let open_files = allow_open_files();
     // Before anything is started: an interruption always ends it cleanly.
-    let mut terminated = signal(SignalKind::terminate())?;
-    // Without a terminal its end is not ours: a process that `nohup` has started outlives it.
-    let has_terminal = io::stderr().is_terminal();
-    let mut hung_up = has_terminal.then(|| signal(SignalKind::hangup())).transpose()?;
+    let mut signals = Signals::new()?;
     check_log_filter(&env::var("GRIDPOST_LOG").unwrap_or_default())?;
     let declared = arguments.config.as_deref().map(Declared::read).transpose()?;
     let resources = match arguments.allow_aws {
@@ -204,50 +191,17 @@ pub async fn run(arguments: DevArguments, common: &Common) -> anyhow::Result<()>
         serve(&arguments, &dev, (&home, data.as_deref()), declared, (&gridpost, common.output));
     let ended = tokio::select! {
         ended = served => ended,
-        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Into::into),
-        _ = terminated.recv() => Ok(()),
-        () = terminal_closed(hung_up.as_mut()) => Ok(()),
+        ended = signals.any() => ended,
         part = dev.broken() => Err(part.into()),
     };
     if !arguments.no_demo {
         forget_demonstration(&dev).await;
     }
-    if ended.is_ok() {
-        let most = arguments.drain.0;
-        let end = tokio::select! {
-            is_done = drain(&dev, most) => is_done,
-            _ = tokio::signal::ctrl_c() => false,
-            _ = terminated.recv() => false,
-        };
-        if !end {
-            let word = "! Not all requests were finished: what they delivered may come again";
-            Progress::on_stderr().line(word);
-        }
+    match ended {
+        Ok(()) => end(dev, signals, arguments.drain.0).await,
+        Err(_) => dev.stop().await,
     }
-    dev.stop().await;
     ended
-}
-
-/// Waits for what is under way, and says so if that takes time.
-async fn drain(dev: &Server, most: Duration) -> bool {
-    let mut drained = pin!(dev.drain(most));
-    if let Ok(is_done) = timeout(ENDS_QUIETLY_WITHIN, drained.as_mut()).await {
-        return is_done;
-    }
-    let seconds = most.as_secs();
-    Progress::on_stderr().line(&format!(
-        "· Finishing the requests under way, for {seconds} s at most; Ctrl-C ends at once"
-    ));
-    drained.await
-}
-
-async fn terminal_closed(hung_up: Option<&mut Signal>) {
-    match hung_up {
-        Some(hung_up) => {
-            hung_up.recv().await;
-        }
-        None => std::future::pending().await,
-    }
 }
 
 /// Removes what a demonstration that was just broken off has left; the next start does it where there is
@@ -328,35 +282,6 @@ async fn show(
         progress.line(&format!("! {}", failure::chain(&error)));
         Vec::new()
     })
-}
-
-/// Refuses a word of `GRIDPOST_LOG` that is neither a level nor `TARGET=LEVEL`: it would be taken
-/// for a part of the program, and a misspelt level would log nothing.
-fn check_log_filter(filter: &str) -> Result<(), Misuse> {
-    let is_level = |word: &str| {
-        word.parse::<usize>().is_ok() || LEVELS.iter().any(|level| level.eq_ignore_ascii_case(word))
-    };
-    let mut words = filter.split(',').filter(|word| !word.is_empty());
-    match words.find(|word| !word.contains('=') && !is_level(word)) {
-        None => Ok(()),
-        Some(word) => Err(Misuse(format!(
-            "GRIDPOST_LOG: `{word}` is no level: write {}, or TARGET=LEVEL, with commas and without spaces \
-             between several (warn,gridpost_dispatch=debug)",
-            LEVELS.join(", ")
-        ))),
-    }
-}
-
-/// A burst to a slow endpoint has thousands of connections at once; usual limits are 1,024 and less. Returns how
-/// many are allowed.
-fn allow_open_files() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    let most = limit.maximum.map_or(OPEN_FILES, |most| most.min(OPEN_FILES));
-    if limit.current.is_some_and(|now| now < most) {
-        // A system that refuses it leaves things as they are.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit });
-    }
-    getrlimit(Resource::Nofile).current.unwrap_or(OPEN_FILES)
 }
 
 fn options(arguments: &DevArguments, data: Option<PathBuf>, home: &Home, log: Log) -> Options {
@@ -489,22 +414,6 @@ mod tests {
 
     use super::*;
     use gridpost_ops::home::connection::TopicConnection;
-
-    #[test]
-    fn a_misspelt_level_is_refused_with_those_that_there_are() {
-        for filter in ["", "debug", "INFO", "3", "warn,gridpost_dispatch=debug", "a=off,b=1"] {
-            assert!(check_log_filter(filter).is_ok(), "{filter}");
-        }
-        for (filter, word) in [
-            ("debgu", "`debgu`"),
-            ("warn,gridpost_dispatch", "`gridpost_dispatch`"),
-            ("info, debug", "` debug`"),
-        ] {
-            let refused = check_log_filter(filter).expect_err(filter).to_string();
-            assert!(refused.contains(word), "{refused}");
-            assert!(refused.contains("off, error, warn, info, debug, trace"), "{refused}");
-        }
-    }
 
     #[test]
     fn the_summary_can_be_pasted_from() {

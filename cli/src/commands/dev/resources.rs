@@ -8,7 +8,7 @@ use gridpost_ops::failure::Misuse;
 /// Clients with the AWS credentials that this machine has, or at the emulator that `AWS_ENDPOINT_URL`
 /// names, which takes any.
 #[cfg(feature = "aws")]
-pub(super) async fn clients() -> anyhow::Result<Resources> {
+pub(in super::super) async fn clients() -> anyhow::Result<Resources> {
     use std::{env, sync::Arc};
 
     use aws_credential_types::Credentials;
@@ -46,7 +46,7 @@ pub(super) async fn clients() -> anyhow::Result<Resources> {
 
 /// Fails in a program without clients of AWS's services, and says how to build one that has them.
 #[cfg(not(feature = "aws"))]
-pub(super) async fn clients() -> anyhow::Result<Resources> {
+pub(in super::super) async fn clients() -> anyhow::Result<Resources> {
     let how = "--allow-aws: this program is built without clients of AWS's services; `cargo run -p gridpost-cli \
         --features aws -- dev --allow-aws` builds and runs one with them";
     Err(Misuse(how.to_owned()).into())
