@@ -22,7 +22,7 @@ pub const EVERYWHERE: &str = "Options of every command";
 #[derive(Args, Clone, Debug, Default)]
 pub struct TargetFlags {
     /// Base URL of the manage API (Terraform output `manage_url`); requests are signed with your AWS
-    /// identity
+    /// identity, unless there is a token
     #[arg(long, global = true, help_heading = EVERYWHERE, env = "GRIDPOST_MANAGE_URL", value_name = "URL")]
     pub manage_url: Option<String>,
 
@@ -38,6 +38,10 @@ pub struct TargetFlags {
     /// `name_prefix`) [default: gridpost]
     #[arg(long, global = true, help_heading = EVERYWHERE, env = "GRIDPOST_NAME_PREFIX", value_name = "TEXT")]
     pub name_prefix: Option<String>,
+
+    /// File with a token for the manage API of `gridpost serve`; GRIDPOST_TOKEN has the token itself
+    #[arg(long, global = true, help_heading = EVERYWHERE, env = "GRIDPOST_TOKEN_FILE", value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
 
     /// Folder of the local stack [default: .gridpost, here or in a parent folder]
     #[arg(long, global = true, help_heading = EVERYWHERE, env = "GRIDPOST_HOME", value_name = "DIR")]
@@ -73,11 +77,14 @@ impl TargetFlags {
                 *value = None;
             }
         }
+        if !is_given("token_file") {
+            self.token_file = None;
+        }
     }
 
     /// Returns the flags' choice of a deployment.
     pub fn arguments(self) -> TargetArguments {
-        let Self { manage_url, publish_url, deployment, name_prefix, home } = self;
-        TargetArguments { manage_url, publish_url, deployment, name_prefix, home }
+        let Self { manage_url, publish_url, deployment, name_prefix, token_file, home } = self;
+        TargetArguments { manage_url, publish_url, deployment, name_prefix, token_file, home }
     }
 }

@@ -120,6 +120,10 @@ impl AwsApi {
     pub async fn connect(service: Service, target: &Target) -> anyhow::Result<Self> {
         let name = service.name();
         let (url, signer) = match target.emulator_url() {
+            // It answers what a command asks of SQS.
+            _ if let (Some(token), Some(url)) = (target.token(), target.manage_url()) => {
+                (url.to_owned(), Signer::of_token(token.clone()))
+            }
             Some(url) => (url.to_owned(), Signer::of_emulator(name, REGION)),
             None => {
                 let signer =

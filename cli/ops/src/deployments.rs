@@ -37,6 +37,9 @@ pub struct Deployment {
     /// Profile of the AWS configuration that signs requests to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aws_profile: Option<String>,
+    /// The file with a token for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
 }
 
 /// The file: `GRIDPOST_DEPLOYMENTS`, else `gridpost/deployments.toml` in the user's configuration.

@@ -8,9 +8,15 @@ use std::{ops::Deref, path::Path};
 
 use anyhow::Context;
 use gridpost_api::client::{Answer, Client, Condition, Request, Transport};
+use gridpost_core::secret::Secret;
 use reqwest::Method;
 
-use crate::{clock, failure::Refusal, http_client, signing::Signer};
+use crate::{
+    clock,
+    failure::{Misuse, Refusal},
+    http_client,
+    signing::Signer,
+};
 
 /// The resource API of one deployment.
 #[derive(Clone, Debug)]
@@ -98,6 +104,24 @@ impl ManageApi {
         };
         let http = http_client::trusting(base_url, ca_file)?;
         let sender = Sender { http, signer, started_by: "gridpost dev" };
+        Ok(Self { api: Client::new(base_url, sender) })
+    }
+
+    /// Connects with a token. Fails with [`Misuse`] where others could read it on its way.
+    pub fn connect_by_token(
+        base_url: &str,
+        token: Secret,
+        ca_file: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        if !http_client::is_loopback(base_url) && !base_url.starts_with("https://") {
+            return Err(Misuse(format!(
+                "{base_url}: a token that is sent by http can be read by others: write https://"
+            ))
+            .into());
+        }
+        let http = http_client::trusting(base_url, ca_file)?;
+        let signer = Some(Signer::of_token(token));
+        let sender = Sender { http, signer, started_by: "gridpost serve" };
         Ok(Self { api: Client::new(base_url, sender) })
     }
 

@@ -1,4 +1,5 @@
-//! Signature Version 4: for the manage API, which API Gateway guards by IAM, and for AWS itself.
+//! Signature Version 4: for the manage API, which API Gateway guards by IAM, and for AWS itself; and tokens, which
+//! `gridpost serve` takes instead.
 
 use std::error::Error;
 use std::time::SystemTime;
@@ -11,13 +12,15 @@ use aws_sigv4::http_request::{
     UriPathNormalizationMode,
 };
 use aws_sigv4::sign::v4;
+use gridpost_core::secret::Secret;
 use time::OffsetDateTime;
 
 pub(crate) const S3: &str = "s3";
 
-/// Signs requests with the caller's AWS identity.
+/// Signs requests with the caller's AWS identity, or adds a token.
 #[derive(Clone, Debug)]
 pub struct Signer {
+    token: Option<Secret>,
     region: String,
     service: &'static str,
     credentials: SharedCredentialsProvider,
@@ -29,6 +32,11 @@ impl Signer {
         Self::of(Credentials::new("test", "test", None, None, "emulator"), service, region)
     }
 
+    /// A token, for requests of any service of its deployment.
+    pub(crate) fn of_token(token: Secret) -> Self {
+        Self { token: Some(token), ..Self::of_emulator("gridpost", "") }
+    }
+
     /// An identity that is asked for its credentials at each signature.
     pub(crate) fn asking(
         identity: impl ProvideCredentials + 'static,
@@ -36,7 +44,7 @@ impl Signer {
         region: &str,
     ) -> Self {
         let credentials = SharedCredentialsProvider::new(identity);
-        Self { region: region.to_owned(), service, credentials }
+        Self { token: None, region: region.to_owned(), service, credentials }
     }
 
     pub(crate) fn of(credentials: Credentials, service: &'static str, region: &str) -> Self {
@@ -63,6 +71,9 @@ impl Signer {
         body: &[u8],
         now: OffsetDateTime,
     ) -> anyhow::Result<Vec<(String, String)>> {
+        if let Some(token) = &self.token {
+            return Ok(vec![("authorization".to_owned(), format!("Bearer {}", token.expose()))]);
+        }
         let credentials = self.credentials.provide_credentials().await.map_err(|error| {
             let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
             anyhow!("AWS credentials could not be had: {why}")

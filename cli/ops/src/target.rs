@@ -1,7 +1,7 @@
 //! Finds the deployment of a command: the local stack, or one on AWS.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -13,7 +13,7 @@ use gridpost_api::{
     schema::Time,
     topic::{AccessKey, Keys},
 };
-use gridpost_core::time::Timestamp;
+use gridpost_core::{secret::Secret, time::Timestamp};
 use serde::Deserialize;
 use tokio::{sync::Mutex, time::Instant};
 use url::Url;
@@ -49,8 +49,13 @@ pub struct TargetArguments {
     pub deployment: Option<String>,
     /// The prefix of the names of the deployment's functions and queues.
     pub name_prefix: Option<String>,
+    /// The file with a token for the manage API of `gridpost serve`.
+    pub token_file: Option<PathBuf>,
     pub home: Option<PathBuf>,
 }
+
+/// The variable with such a token: as a flag, other users would see it.
+const TOKEN_VARIABLE: &str = "GRIDPOST_TOKEN";
 
 /// The deployment that a command is for.
 #[derive(Clone, Debug, Default)]
@@ -60,6 +65,7 @@ pub struct Target {
     emulator_url: Option<String>,
     name_prefix: Option<String>,
     aws_profile: Option<String>,
+    token: Option<Secret>,
     ca_file: Option<PathBuf>,
     home: Option<Home>,
     is_dev: bool,
@@ -90,7 +96,9 @@ impl TargetArguments {
         if manage_url.is_some() || publish_url.is_some() {
             let emulator_url = env::var("AWS_ENDPOINT_URL").ok().filter(|url| !url.is_empty());
             let aws_profile = named.aws_profile;
+            let token_file = self.token_file.clone().or(named.token_file);
             return Ok(Target {
+                token: token(token_file.as_deref())?,
                 manage_url,
                 publish_url,
                 emulator_url,
@@ -117,6 +125,7 @@ impl TargetArguments {
             emulator_url: Some(local.emulator_url),
             name_prefix,
             aws_profile: None,
+            token: None,
             ca_file: local.ca_file,
             home,
             clock: Arc::default(),
@@ -130,6 +139,24 @@ impl TargetArguments {
         }
         let here = env::current_dir().context("the current folder cannot be read")?;
         Ok(home::find_upwards(&here).or_else(home::of_this_build))
+    }
+}
+
+/// Reads a token from a file, or the environment.
+fn token(file: Option<&Path>) -> anyhow::Result<Option<Secret>> {
+    let text = match file {
+        Some(file) => {
+            let text = fs::read_to_string(file);
+            Some(text.with_context(|| format!("the token in {} can't be read", file.display()))?)
+        }
+        None => env::var(TOKEN_VARIABLE).ok(),
+    };
+    let token = text.map(|text| text.trim().to_owned()).filter(|token| !token.is_empty());
+    match token {
+        Some(token) if !token.chars().all(|c| c.is_ascii_graphic()) => {
+            Err(Misuse("the token has characters that no token has".to_owned()).into())
+        }
+        token => Ok(token.map(Secret::new)),
     }
 }
 
@@ -157,6 +184,9 @@ impl Target {
                     .to_owned(),
             )
         })?;
+        if let Some(token) = &self.token {
+            return ManageApi::connect_by_token(url, token.clone(), self.ca_file.as_deref());
+        }
         let api = ManageApi::connect_as(url, self.aws_profile(), self.ca_file.as_deref()).await?;
         Ok(match (&self.home, self.is_dev) {
             (None, _) => api,
@@ -264,6 +294,11 @@ impl Target {
     /// Returns the prefix of the names of the deployment's functions and queues.
     pub fn name_prefix(&self) -> &str {
         self.name_prefix.as_deref().unwrap_or(NAME_PREFIX)
+    }
+
+    /// Returns the token for a deployment on one machine, if there is one.
+    pub fn token(&self) -> Option<&Secret> {
+        self.token.as_ref()
     }
 
     /// Returns the profile of the AWS configuration that signs requests, if one was chosen.

@@ -65,12 +65,15 @@ fn name(arguments: &TargetArguments, target: &Target) -> String {
 
 /// The flags that choose this deployment, for commands that pages name.
 fn flags(arguments: &TargetArguments) -> String {
-    let TargetArguments { manage_url, publish_url, deployment, name_prefix, home: _ } = arguments;
+    let TargetArguments { manage_url, publish_url, deployment, name_prefix, token_file, home: _ } =
+        arguments;
+    let token_file = token_file.as_ref().map(|file| file.display().to_string());
     let all = [
         ("deployment", deployment),
         ("manage-url", manage_url),
         ("publish-url", publish_url),
         ("name-prefix", name_prefix),
+        ("token-file", &token_file),
     ];
     let given = all.into_iter().filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
     given.map(|(flag, value)| format!(" --{flag} {value}")).collect()

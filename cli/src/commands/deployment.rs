@@ -85,6 +85,7 @@ impl AddArguments {
             publish_url: target.publish_url.clone().or_else(|| told("publish_url")),
             name_prefix: target.name_prefix.clone().or_else(|| told("name_prefix")),
             aws_profile: self.aws_profile,
+            token_file: target.token_file.as_deref().map(std::path::absolute).transpose()?,
         };
         if deployment.manage_url.is_none() && deployment.publish_url.is_none() {
             let advice = "where is it? Give --manage-url and --publish-url, or --terraform with the folder of a \
@@ -111,13 +112,14 @@ fn outputs(folder: &Path) -> anyhow::Result<Value> {
 }
 
 fn document(name: &str, deployment: &Deployment) -> Value {
-    let Deployment { manage_url, publish_url, name_prefix, aws_profile } = deployment;
+    let Deployment { manage_url, publish_url, name_prefix, aws_profile, token_file } = deployment;
     json!({
         "name": name,
         "manageUrl": manage_url,
         "publishUrl": publish_url,
         "namePrefix": name_prefix,
         "awsProfile": aws_profile,
+        "tokenFile": token_file,
     })
 }
 
