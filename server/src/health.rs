@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use gridpost_embedded::Embedded;
-use hyper::StatusCode;
 use tokio::{
     sync::Mutex,
     time::{Instant, timeout},
 };
-
-use crate::http::{Reply, text};
 
 /// The process runs: one whose tasks have ended ends itself.
 pub(crate) const ALIVE: &str = "/livez";
@@ -29,18 +26,15 @@ const KNOWN_FOR: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(crate) struct Readiness(Mutex<Option<(Instant, Result<(), String>)>>);
 
-/// Answers 200 if publishes are taken: the disk has room, and a write is committed in time.
-pub(crate) async fn ready(store: &Embedded, readiness: &Readiness) -> Reply {
+/// Fails unless publishes are taken: the disk has room, and a write is committed in time.
+pub(crate) async fn ready(store: &Embedded, readiness: &Readiness) -> Result<(), String> {
     // Others wait for the answer that one of them gets.
     let mut known = readiness.0.lock().await;
     let is_new = known.as_ref().is_some_and(|(at, _)| at.elapsed() < KNOWN_FOR);
     if !is_new {
         *known = Some((Instant::now(), looked_at(store).await));
     }
-    match known.as_ref().map(|(_, found)| found) {
-        Some(Err(why)) => text(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")),
-        _ => text(StatusCode::OK, "ready\n".to_owned()),
-    }
+    known.as_ref().map_or(Ok(()), |(_, found)| found.clone())
 }
 
 async fn looked_at(store: &Embedded) -> Result<(), String> {

@@ -73,7 +73,7 @@ const PARTING: Duration = Duration::from_secs(2);
 const REFUSED_BYTES_MAX: usize = 1_024 * 1_024;
 const REFUSED_WITHIN: Duration = Duration::from_secs(2);
 
-pub(crate) type Reply = Response<Full<Bytes>>;
+type Reply = Response<Full<Bytes>>;
 
 /// The caller of requests by the folder's socket, in the log.
 const BY_SOCKET: &str = "socket";
@@ -259,7 +259,12 @@ async fn answer(requests: &Requests, from: &From, request: hyper::Request<Incomi
     let mut admitted = None;
     match purpose {
         Purpose::Alive => return text(StatusCode::OK, "alive\n".to_owned()),
-        Purpose::Ready => return health::ready(&process.store, &process.readiness).await,
+        Purpose::Ready => {
+            return match health::ready(&process.store, &process.readiness).await {
+                Ok(()) => text(StatusCode::OK, "ready\n".to_owned()),
+                Err(why) => text(StatusCode::SERVICE_UNAVAILABLE, format!("not ready: {why}\n")),
+            };
+        }
         Purpose::Counts => {
             let (now, speed) = (process.clock.now(), process.clock.speed().times());
             return reply(StatusCode::OK, process.counts.document(now, speed).to_string());
@@ -467,7 +472,7 @@ async fn managed(process: &Process, request: Request) -> Reply {
 }
 
 /// Answers with a text.
-pub(crate) fn text(status: StatusCode, text: String) -> Reply {
+fn text(status: StatusCode, text: String) -> Reply {
     let mut reply = reply(status, text);
     let plain = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     reply.headers_mut().insert(header::CONTENT_TYPE, plain);

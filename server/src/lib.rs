@@ -25,6 +25,7 @@ mod meter;
 mod poll;
 mod process;
 mod secrets;
+mod secrets_key;
 mod tasks;
 pub mod tls;
 mod tokens;
@@ -68,7 +69,8 @@ use tls::{Tls, TlsError};
 
 pub use certificate::{CertificateError, CertificateFiles};
 pub use descriptors::Connections;
-pub use gridpost_embedded::{KeyError, NoRoom, Sealer, Sync, dead_letter_path};
+pub use gridpost_embedded::{NoRoom, Sync, dead_letter_path};
+pub use secrets_key::{KeyError, SecretsKeys};
 pub use tasks::Ended;
 pub use tokens::FolderTokens;
 
@@ -126,7 +128,7 @@ pub struct Production {
     pub trusted_proxies: AllowedNetworks,
     /// Networks that endpoints may be in, besides the public internet.
     pub endpoint_networks: AllowedNetworks,
-    pub sealer: Sealer,
+    pub secrets_keys: SecretsKeys,
 }
 
 /// An AWS identity, and the hosts that it may be proven to.

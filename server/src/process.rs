@@ -214,7 +214,7 @@ fn store_options(options: &Options) -> StoreOptions {
         makes_buckets: true,
         journal_bytes_max: options.journal_max,
         disk_floor: options.disk_floor,
-        sealer: options.production.as_ref().map(|it| it.sealer.clone()),
+        sealer: options.production.as_ref().map(|it| Arc::new(it.secrets_keys.clone()) as _),
     }
 }
 

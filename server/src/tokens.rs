@@ -15,13 +15,14 @@ use gridpost_core::{
     access::{Grant, Scope, Token, TokenHash, check_token_name, hash_of, token_of},
     time::Timestamp,
 };
-use gridpost_embedded::{Embedded, Options as StoreOptions, Sealer, Sync, Tables};
+use gridpost_embedded::{Embedded, Options as StoreOptions, Sync, Tables};
 use gridpost_ports::{Clock, Dice, PortError, Saved};
 use gridpost_runtime::system::{SystemClock, SystemDice};
 use hyper::{HeaderMap, Method, StatusCode, header};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
-use crate::StartError;
+use crate::{StartError, secrets_key::SecretsKeys};
 
 /// The path of the tokens, on the socket alone.
 pub(crate) const PATH: &str = "/tokens";
@@ -79,7 +80,7 @@ impl Tokens {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         let mut value: Vec<_> = known.values().map(|one| token::Token::from(&**one)).collect();
         value.sort_by(|one, other| one.name.cmp(&other.name));
-        (StatusCode::OK, json!(List { value, next_link: None }))
+        (StatusCode::OK, document(&List { value, next_link: None }))
     }
 
     async fn create(
@@ -107,7 +108,7 @@ impl Tokens {
         tracing::info!(token = token.name, role = %token.role, topics = %token.topics, "a token is made");
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.insert(token.hash, Arc::new(token));
-        Ok((StatusCode::CREATED, json!(NewToken { about, token: secret })))
+        Ok((StatusCode::CREATED, document(&NewToken { about, token: secret })))
     }
 
     async fn revoke(&self, name: &str) -> Result<Answer, PortError> {
@@ -143,11 +144,11 @@ pub struct FolderTokens {
 
 impl FolderTokens {
     /// Opens a folder, creating it if necessary. Fails if another process has it.
-    pub fn open(folder: &Path, sealer: Sealer) -> Result<Self, StartError> {
+    pub fn open(folder: &Path, keys: SecretsKeys) -> Result<Self, StartError> {
         let options = StoreOptions {
             folder: Some(folder.to_owned()),
             sync: Sync::Full,
-            sealer: Some(sealer),
+            sealer: Some(Arc::new(keys)),
             ..StoreOptions::default()
         };
         let store = Embedded::open(options, Arc::new(SystemClock))?;
@@ -170,7 +171,11 @@ impl FolderTokens {
 
 fn refusal(status: u16, code: ErrorCode, message: &str) -> Answer {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    (status, json!(Error::new(code, message)))
+    (status, document(&Error::new(code, message)))
+}
+
+fn document(answer: &impl Serialize) -> Value {
+    serde_json::to_value(answer).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -178,6 +183,7 @@ mod tests {
     use gridpost_core::access::Role;
     use gridpost_embedded::Options;
     use hyper::header::HeaderValue;
+    use serde_json::json;
 
     use super::*;
 

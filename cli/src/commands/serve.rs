@@ -16,10 +16,10 @@ use gridpost_core::endpoint::AllowedNetworks;
 use gridpost_ports::Dice;
 use gridpost_runtime::{config, system::SystemDice};
 use gridpost_server::{
-    CertificateFiles, Connections, Options, Production, Sealer, Server, Sync, log::Log,
+    CertificateFiles, Connections, Options, Production, SecretsKeys, Server, Sync, log::Log,
 };
 use rustix::{fs::Mode, process::umask};
-use serde_json::json;
+use serde::Serialize;
 use url::Url;
 
 pub use config_file::with_file;
@@ -142,6 +142,15 @@ pub struct ServeArguments {
     allow_aws: bool,
 }
 
+/// Where a process serves.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Serves {
+    publish_url: String,
+    manage_url: String,
+    data: String,
+}
+
 /// A part of the disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Floor {
@@ -184,7 +193,7 @@ fn base_url(given: &str) -> Result<String, String> {
 
 impl Place {
     /// Reads the key for secrets; makes one where neither a file nor the environment names one.
-    pub(super) fn sealer(&self) -> anyhow::Result<Sealer> {
+    pub(super) fn secrets_keys(&self) -> anyhow::Result<SecretsKeys> {
         let text = match (env::var(SECRETS_KEY_VARIABLE).ok(), &self.secrets_key_file) {
             (Some(text), _) => text,
             (None, Some(named)) => read(named)?,
@@ -194,7 +203,8 @@ impl Place {
                 read(&path)?
             }
         };
-        Sealer::of(&text).map_err(|error| Misuse(format!("the key for secrets: {error}")).into())
+        SecretsKeys::of(&text)
+            .map_err(|error| Misuse(format!("the key for secrets: {error}")).into())
     }
 
     /// Makes the folder for the data, for its owner alone.
@@ -248,12 +258,12 @@ pub async fn run(arguments: ServeArguments, output: Output) -> anyhow::Result<()
     if let Err(no_room) = server.may_publish() {
         progress.line(&format!("! {no_room}"));
     }
-    let document = json!({
-        "publishUrl": server.url(),
-        "manageUrl": server.admin_url(),
-        "data": place.data.display().to_string(),
-    });
-    output.print(&document, |_| {
+    let serves = Serves {
+        publish_url: server.url(),
+        manage_url: server.admin_url(),
+        data: place.data.display().to_string(),
+    };
+    output.print(&serde_json::to_value(&serves)?, |_| {
         let data = place.data.display();
         format!("A token for the manage API: gridpost token create NAME --role admin --data {data}")
     });
@@ -290,7 +300,7 @@ impl ServeArguments {
                 certificate,
                 trusted_proxies: self.trusted_proxies.clone(),
                 endpoint_networks: self.endpoint_allowed_networks.clone(),
-                sealer: self.place.sealer()?,
+                secrets_keys: self.place.secrets_keys()?,
             }),
             data: Some(data),
             ..Options::default()
@@ -329,15 +339,15 @@ mod tests {
         let place =
             Place { config: None, data: folder.path().join("data"), secrets_key_file: None };
         place.make().expect("made");
-        place.sealer().expect("a key");
+        place.secrets_keys().expect("a key");
         let path = place.data.join(SECRETS_KEY);
         let made = fs::read_to_string(&path).expect("a key");
         let mode = fs::metadata(&path).expect("a file").permissions().mode();
         assert_eq!((made.trim().len(), mode & 0o777), (44, 0o600));
-        place.sealer().expect("the same");
+        place.secrets_keys().expect("the same");
         assert_eq!(fs::read_to_string(&path).expect("a key"), made);
         let named = Place { secrets_key_file: Some(folder.path().join("none")), ..place };
-        assert!(named.sealer().is_err(), "a file that is named is not made");
+        assert!(named.secrets_keys().is_err(), "a file that is named is not made");
     }
 
     #[test]

@@ -6,8 +6,8 @@ use gridpost_api::token::{NewToken, Token, TokenInput, TokenList};
 use gridpost_core::access::Role;
 use gridpost_server::{FolderTokens, socket_path};
 use reqwest::{Client, Method};
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use super::{one_of_names, serve::Place};
 use crate::output::{self, Output};
@@ -48,11 +48,23 @@ pub struct CreateArguments {
     place: Place,
 }
 
+/// The answer of a revocation.
+#[derive(Serialize)]
+struct Revoked<'n> {
+    name: &'n str,
+}
+
+/// The answer of a health check.
+#[derive(Serialize)]
+struct Ready {
+    ready: bool,
+}
+
 /// Runs `gridpost token`.
 pub async fn run(command: TokenCommand, output: Output) -> anyhow::Result<()> {
     match command {
         TokenCommand::Create(CreateArguments { name, role, topics, place }) => {
-            let input = json!(TokenInput { name, role, topics });
+            let input = serde_json::to_value(TokenInput { name, role, topics })?;
             let made: Value = Tokens::of(&place).await?.send(Method::POST, "", &input).await?;
             let NewToken { about, token } = serde_json::from_value(made.clone())?;
             let word = format!(
@@ -65,12 +77,13 @@ pub async fn run(command: TokenCommand, output: Output) -> anyhow::Result<()> {
         TokenCommand::List(place) => {
             let all: TokenList =
                 Tokens::of(&place).await?.send(Method::GET, "", &Value::Null).await?;
-            output.print(&json!(all), |_| list(&all.value));
+            output.print(&serde_json::to_value(&all)?, |_| list(&all.value));
         }
         TokenCommand::Revoke { name, place } => {
-            let rest = format!("/{}", name);
+            let rest = format!("/{name}");
             Tokens::of(&place).await?.send::<Value>(Method::DELETE, &rest, &Value::Null).await?;
-            output.print(&json!({"name": name}), |_| format!("{name} counts no more"));
+            let revoked = serde_json::to_value(Revoked { name: &name })?;
+            output.print(&revoked, |_| format!("{name} counts no more"));
         }
     }
     Ok(())
@@ -98,7 +111,7 @@ impl Tokens {
             return Ok(Self::Process(client));
         }
         place.make()?;
-        let tokens = FolderTokens::open(&place.data, place.sealer()?);
+        let tokens = FolderTokens::open(&place.data, place.secrets_keys()?);
         let tokens = tokens.with_context(|| format!("the tokens of {}", place.data.display()))?;
         Ok(Self::Folder(tokens))
     }
@@ -153,6 +166,6 @@ pub async fn healthcheck(place: &Place, output: Output) -> anyhow::Result<()> {
     if !is_ready {
         bail!("{}", word.trim());
     }
-    output.print(&json!({"ready": true}), |_| word.trim().to_owned());
+    output.print(&serde_json::to_value(Ready { ready: true })?, |_| word.trim().to_owned());
     Ok(())
 }

@@ -31,7 +31,7 @@ use crate::{
     leases,
     named::{note_of, set_note},
     options::{OpenError, Options, Sync},
-    seal::seal_all,
+    seal::{SealError, seal_all},
 };
 
 const FILE: &str = "gridpost.sqlite";
@@ -146,7 +146,10 @@ impl Prepared {
         set_up(&connection, sync)?;
         let place = folder.unwrap_or(Path::new("memory"));
         make_tables(&connection, place)?;
-        seal_all(&connection, options.sealer.as_ref(), place)?;
+        seal_all(&connection, &options.sealer).map_err(|error| match error {
+            SealError::Sealed(sealed) => OpenError::Sealed(sealed),
+            SealError::Database(error) => OpenError::Database(error),
+        })?;
         if let Some(folder) = folder.filter(|_| sync == Sync::Full) {
             sync_names(folder).map_err(|error| OpenError::Folder(folder.to_owned(), error))?;
         }

@@ -36,7 +36,7 @@ pub use payloads::PayloadStore;
 pub use queues::{InFlightBatch, Queues, Received};
 use room::Disk;
 pub use room::NoRoom;
-pub use seal::{KeyError, Sealer};
+pub use seal::{SEALED, Seal, Sealed};
 pub use tables::Tables;
 
 /// Beyond so many writes that wait, no publish is taken: more than a full process has under way by itself.

@@ -1,10 +1,10 @@
 //! Options of the stores.
 
-use std::{io, path::PathBuf, time::Duration};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
 use gridpost_core::delivery::queue::{POISON_RECEIVES, Queue};
 
-use crate::seal::Sealer;
+use crate::seal::{Seal, Sealed};
 
 /// Options of the stores.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct Options {
     /// makes room; `None` for 32 MiB, or a 40th of a small disk.
     pub disk_floor: Option<u64>,
     /// Encrypts secrets; `None` writes them as they are.
-    pub sealer: Option<Sealer>,
+    pub sealer: Option<Arc<dyn Seal>>,
 }
 
 impl Default for Options {
@@ -108,11 +108,8 @@ pub enum OpenError {
         .folder.display()
     )]
     OlderForm { folder: PathBuf, form: i64, oldest: i64 },
-    #[error(
-        "a secret of {of} in {} can't be read: {why}; give the secrets_key that it was written under",
-        .folder.display()
-    )]
-    Sealed { folder: PathBuf, of: String, why: String },
+    #[error(transparent)]
+    Sealed(#[from] Sealed),
     #[error("{} has a gridpost.sqlite that is not Gridpost's", .0.display())]
     Foreign(PathBuf),
     #[error("{} can't be used", .0.display())]

@@ -23,13 +23,13 @@ use crate::{
 /// The tables of the deployment.
 pub struct Tables {
     database: Arc<Database>,
-    sealer: Option<Sealer>,
+    sealer: Sealer,
     /// They end with the process, so they need no rows.
     listeners: Mutex<BTreeMap<Queue, Listeners>>,
 }
 
 impl Tables {
-    pub(crate) fn new(database: Arc<Database>, sealer: Option<Sealer>) -> Self {
+    pub(crate) fn new(database: Arc<Database>, sealer: Sealer) -> Self {
         Self { database, sealer, listeners: Mutex::default() }
     }
 
@@ -53,7 +53,7 @@ impl Tables {
         row: &str,
         (revision, document): VersionedRow,
     ) -> Result<(T, u64), PortError> {
-        let document = opened(self.sealer.as_ref(), row, document);
+        let document = opened(&self.sealer, row, document);
         let document = document.map_err(|error| PortError::new(call, error))?;
         decoded(call, (revision, document))
     }

@@ -183,7 +183,7 @@ impl TopicStore for Tables {
         let document = json(WRITING, topic)?;
         let keys = keys.map(|keys| json(WRITING, keys)).transpose()?;
         let row = name::folded(&topic.name);
-        let keys = keys.map(|keys| sealed(self.sealer.as_ref(), &row, keys));
+        let keys = keys.map(|keys| sealed(&self.sealer, &row, keys));
         let work = move |connection: &Connection| {
             whole(connection, || {
                 let sql = match step.revision {
@@ -237,7 +237,7 @@ impl SubscriptionStore for Tables {
         let document = json(WRITING, &rest)?;
         let secrets = secrets.map(|secrets| json(WRITING, &secrets)).transpose()?;
         let row = row_of_subscription(&step.name, &name);
-        let secrets = secrets.map(|secrets| sealed(self.sealer.as_ref(), &row, secrets));
+        let secrets = secrets.map(|secrets| sealed(&self.sealer, &row, secrets));
         self.write_with(step, move |connection, step| {
             let put = "INSERT OR REPLACE INTO subscriptions (topic, name, revision, document, secrets) \
                        VALUES (?1, ?2, ?3 + 1, ?4, ?5)";
