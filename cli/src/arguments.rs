@@ -78,7 +78,8 @@ fn refuse(error: &clap::Error) -> ! {
 
 /// The command line with its examples.
 pub fn command() -> clap::Command {
-    examples().fold(Arguments::command(), |command, (name, lines)| {
+    let command = serve::taking_flags_again(Arguments::command());
+    examples().fold(command, |command, (name, lines)| {
         let examples = format!("Examples:\n  gridpost {}", lines.join("\n  gridpost "));
         command.mut_subcommand(name, |command| command.after_help(examples))
     })

@@ -22,7 +22,7 @@ use rustix::{fs::Mode, process::umask};
 use serde::Serialize;
 use url::Url;
 
-pub use config_file::with_file;
+pub use config_file::{taking_flags_again, with_file};
 
 use super::{
     dev::{JOURNAL_LEAST, SYNCS, identity, resources, retention},

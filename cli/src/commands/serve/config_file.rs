@@ -9,6 +9,15 @@ use toml::{Table, Value};
 /// The commands that have such a file.
 const COMMANDS: [&str; 3] = ["serve", "token", "healthcheck"];
 
+/// Has the commands with such a file take a flag again, whose last value counts.
+pub fn taking_flags_again(command: Command) -> Command {
+    COMMANDS.into_iter().fold(command, |command, name| {
+        command.mut_subcommand(name, |own| {
+            own.args_override_self(true).mut_subcommands(|below| below.args_override_self(true))
+        })
+    })
+}
+
 /// Returns a command line with what its configuration file says in front of its own flags, which count more. What the
 /// environment says counts more than the file, too. Fails with every member that is no flag of `serve`.
 pub fn with_file(command: &Command, line: Vec<OsString>) -> Result<Vec<OsString>, Misuse> {
@@ -107,4 +116,64 @@ fn flags(
     let all = all.filter(|flag| flag.get_env().is_some() && flag.get_id() != "config");
     let all: Vec<_> = all.map(|flag| flag.get_id().as_str()).collect();
     Err(format!("{}; settings are {}", problems.join(", "), all.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::command;
+
+    /// A command line with the file, and what comes of it.
+    fn read(text: &str, line: &str) -> Result<String, Misuse> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("c.toml");
+        fs::write(&path, text).expect("written");
+        let file = format!("--config={}", path.display());
+        let words = line.split(' ').map(|word| if word == "FILE" { &file } else { word });
+        let read = with_file(&command(), words.map(OsString::from).collect())?;
+        command().try_get_matches_from(&read).expect("it is understood");
+        let words = read.iter().map(|word| word.to_string_lossy().into_owned());
+        Ok(words.filter(|word| *word != file).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn members_are_flags_before_those_of_the_command_line() {
+        let text = "data = \"d\"\nlisten = \"127.0.0.1:1\"\nallow_aws = true\n\
+            trusted_proxies = [\"10.0.0.0/8\", \"fd00::/8\"]";
+        let table = [
+            (
+                "gridpost serve FILE --listen=127.0.0.1:2",
+                "gridpost serve --allow-aws --data=d --listen=127.0.0.1:1 \
+                 --trusted-proxies=10.0.0.0/8,fd00::/8 --listen=127.0.0.1:2",
+            ),
+            ("gridpost token list FILE", "gridpost token list --data=d"),
+            ("gridpost token revoke ci FILE", "gridpost token revoke ci --data=d"),
+            ("gridpost topic list", "gridpost topic list"),
+            ("gridpost serve --data d", "gridpost serve --data d"),
+        ];
+        for (line, want) in table {
+            assert_eq!(read(text, line).expect("read"), want, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_setting_is_refused_with_those_that_there_are() {
+        for (text, problem) in [
+            ("port = 1", "port is no setting; settings are data, secrets_key_file, listen"),
+            ("config = \"x\"", "config is no setting"),
+            ("data = 1.5", "data is a text, a number, true or a list of texts, not float"),
+            ("listen = [1]", "not array"),
+            ("data", "c.toml: "),
+        ] {
+            let refused = read(text, "gridpost serve FILE").expect_err(text).0;
+            assert!(refused.contains(problem), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_variable_counts_more_than_the_file() {
+        let table = toml::from_str("data = \"d\"\nlisten = \"l\"").expect("TOML");
+        let flags = flags(&command(), &table, |name| name == "GRIDPOST_LISTEN").expect("flags");
+        assert_eq!(flags.iter().map(|flag| &*flag.text).collect::<Vec<_>>(), ["--data=d"]);
+    }
 }
