@@ -142,6 +142,8 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+type Headers = &'static [(&'static str, &'static str)];
+
 #[tokio::test]
 async fn what_operators_may_do_is_not_there_for_others() {
     let fixture = Fixture::new().await;
@@ -149,7 +151,7 @@ async fn what_operators_may_do_is_not_there_for_others() {
     let (public, manage) = (fixture.server.url(), fixture.server.admin_url());
     let validate = "/topics/orders/eventSubscriptions/s-1/validate?id=x&token=y";
     // (the base URL, path, headers, what is answered)
-    let table: [(&str, &str, &[(&str, &str)], u16); 14] = [
+    let table: [(&str, &str, Headers, u16); 14] = [
         (&public, "/topics", &[], 404),
         (&public, "/topics/orders/listKeys", &[], 404),
         (&public, "/metrics", &[], 404),

@@ -8,7 +8,7 @@ use std::{
 
 use gridpost_core::time::Timestamp;
 use gridpost_ports::Clock;
-use gridpost_server::{DEAD_LETTER_BUCKET, Options, Server};
+use gridpost_server::{DEAD_LETTER_BUCKET, Options};
 use gridpost_testkit::server::{consent, response};
 use hyper::{Response, body::Bytes, http::request::Parts};
 use reqwest::Method;

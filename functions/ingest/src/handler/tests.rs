@@ -360,11 +360,11 @@ async fn an_authorizer_of_api_gateway_stands_for_keys() {
     ];
     for (asked, passed, want) in table {
         let mut fixture = Fixture::new(stored());
-        fixture.context.authorization = Authorization::Gateway(asked);
+        fixture.context.authorization = Authorization::Gateway(asked.clone());
         // Keys do not matter, nor whether local authentication is disabled.
         for path in ["/topics/orders/api/events", "/topics/closed/api/events"] {
             let request = with(to(path, request(&events(1, 1))), "aeg-sas-key", "no");
-            let request = Request { authorizer: passed, ..request };
+            let request = Request { authorizer: passed.clone(), ..request };
             assert_eq!(
                 fixture.publish(&request).await.status().as_u16(),
                 want,
