@@ -357,6 +357,7 @@ fn what_is_not_touched_is_not_sent() {
     let window = |seconds: Value| json!({"idempotency": {"windowInSeconds": seconds}});
     let keyed = json!({"properties": window(json!(300))});
     let retry = |policy: Value| json!({ "retryPolicy": policy });
+    let limited = json!({"properties": retry(json!({"maxDeliveryAttempts": 5}))});
     let queues =
         json!({"properties": retry(json!({"maxDeliveryCount": 10, "eventTimeToLive": "P7D"}))});
     let subject = json!({"properties": {"subject": {"defaultValue": "s"}}});
@@ -406,6 +407,14 @@ fn what_is_not_touched_is_not_sent() {
             "retryPolicy.statusRules.0.action",
             "retry",
             &retry(json!({ "statusRules": rule })),
+        ),
+        // What another operator gives the object meanwhile stays.
+        (
+            of_retry,
+            &limited,
+            "retryPolicy.maxDeliveryAttempts",
+            "",
+            &retry(json!({"maxDeliveryAttempts": null})),
         ),
         (edit, &whole, "labels", "l\nm", &json!({"labels": ["l", "m"]})),
         (edit, &whole, "expirationTimeUtc", "2030", &json!({"expirationTimeUtc": "2030"})),

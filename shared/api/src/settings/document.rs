@@ -12,6 +12,10 @@ use crate::{
 /// Where rules are in a document: by their names. Here they are rows.
 const RULES: &str = "/retryPolicy/statusRules";
 
+/// Objects of topics that are sent whole or not at all. Others stay, empty: a patch then names what was taken out of
+/// them alone.
+const WHOLE: [&str; 2] = ["idempotency", "inputSchemaMapping"];
+
 /// How a client proves itself.
 const PROOF: &str = "destination.authentication.clientAuthentication";
 
@@ -129,7 +133,7 @@ impl Document {
     }
 
     /// Sets a setting; without texts it is taken out. A type takes its object along, and so does what is
-    /// set last of an object.
+    /// set last of an object that is sent whole.
     pub fn set(&mut self, path: &str, texts: &[String]) {
         let Some(setting) = setting(path) else { return };
         let object = path.rsplit_once('.').map(|(object, _)| object);
@@ -141,7 +145,8 @@ impl Document {
             let mut above = whole.unwrap_or(path);
             while let Some((object, _)) = above.rsplit_once('.') {
                 let is_hollow = of_one_type.is_some_and(|(of_one_type, _)| of_one_type == object);
-                let is_bare = self.get(object).as_object().is_some_and(Map::is_empty);
+                let is_bare = WHOLE.iter().any(|whole| object.starts_with(whole))
+                    && self.get(object).as_object().is_some_and(Map::is_empty);
                 if is_bare || is_hollow && !self.is_set(object) {
                     self.remove(object);
                 }
