@@ -350,7 +350,7 @@ impl Editor<'_> {
             div.problem role="alert" {
                 (made::told(&shown.was, &now.was, &in_form))
                 (made::lost(&shown.was, &mine, &in_form))
-                @if had_secrets { p { "A secret that you have typed is not shown again: type it once more." } }
+                @if had_secrets { (not_shown()) }
             }
         };
         Shown { fields, notice, ..now }
@@ -375,6 +375,7 @@ impl Editor<'_> {
         let is_long = matches!(page, Page::NewSubscription | Page::Subscription);
         let body = html! {
             (notice)
+            @if fields::has_secrets(fields) { (not_shown()) }
             @if !problems.is_empty() { (view.summary(nothing)) }
             (self.about())
             form.document method="post" action=(action) novalidate
@@ -499,6 +500,11 @@ impl Editor<'_> {
             retry::timeline(saved, typed.into_retry_policy(), &answers(&shown.fields))
         })
     }
+}
+
+/// Says what becomes of a secret that was typed, and not saved.
+fn not_shown() -> Markup {
+    html! { p.warn { "A secret that you have typed is not shown again: type it once more." } }
 }
 
 /// Reads what was typed as a document.

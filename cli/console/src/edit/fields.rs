@@ -229,6 +229,11 @@ fn are_all_shown(fields: &Fields) -> bool {
     [TYPE, AUTHENTICATION].iter().all(|of_type| fields.get(&shown(of_type)) == fields.get(of_type))
 }
 
+/// Whether a secret was typed into one of the fields.
+pub(super) fn has_secrets(fields: &Fields) -> bool {
+    of_types(SETTINGS, fields).any(|one| one.is_secret() && !fields.get(one.path).is_empty())
+}
+
 /// Takes the secrets out that were typed into a document. Returns whether it had any.
 pub(super) fn without_secrets(document: &Value) -> (Value, bool) {
     let mut settings = Document::of(document);

@@ -2,7 +2,7 @@ use maud::Markup;
 use serde_json::{Value, json};
 
 use super::fields::{
-    AUTHENTICATION, TYPE, arranged, field_of_rule, fields_of, shown, without_secrets,
+    AUTHENTICATION, TYPE, arranged, field_of_rule, fields_of, has_secrets, shown, without_secrets,
 };
 use super::*;
 use gridpost_ops::failure::Refusal;
@@ -277,6 +277,7 @@ fn authentications_are_changed_by_fields_and_their_secrets_are_only_written() {
         assert!(shown.contains(part), "{part} is not in {shown}");
     }
     assert!(!shown.contains("hush"), "{shown}");
+    assert!(has_secrets(&fields) && !has_secrets(&fields_of(&was)));
     let mine = document(&fields, &was, Page::Subscription).0;
     assert!(mine.to_string().contains("hush"));
     let (shown, had_any) = without_secrets(&mine);
