@@ -219,8 +219,11 @@ fn pages() -> Router<App> {
             "/topics/{topic}/subscribe",
             get(edit::show).post(edit::save).layer(Extension(Page::NewSubscription)),
         )
-        .route("/topics/{topic}/publish/check", post(publish::answer))
-        .route("/topics/{topic}/publish", get(publish::show).post(publish::answer))
+        .route("/topics/{topic}/publish/check", post(publish::answer).layer(Extension(false)))
+        .route(
+            "/topics/{topic}/publish",
+            get(publish::show).post(publish::answer).layer(Extension(true)),
+        )
         .nest("/topics/{topic}/subscriptions/{name}", of_subscription())
 }
 

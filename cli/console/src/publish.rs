@@ -2,9 +2,9 @@
 
 mod draft;
 
-use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Form};
 use gridpost_api::{
     topic::Topic,
     trial::{ExplainedSubscription, FilterRefusal, SubscriptionState},
@@ -52,10 +52,11 @@ pub(super) async fn show(
     Ok(render(&app, &topic, &fields, &Placed::default(), &html! {}))
 }
 
-/// Publishes what was typed, or says who would get it, or what is wrong with it so far. A console that is
-/// read-only publishes nothing, by whichever path it is asked.
+/// Publishes what was typed, or says who would get it, or what is wrong with it so far. The path of
+/// checks publishes nothing, and neither does a console that is read-only.
 pub(super) async fn answer(
     State(app): State<App>,
+    Extension(publishes): Extension<bool>,
     Path(topic): Path<String>,
     Form(pairs): Form<Vec<(String, String)>>,
 ) -> Response {
@@ -75,7 +76,7 @@ pub(super) async fn answer(
     let done = match fields.get("action") {
         _ if !problems.is_empty() => Ok(html! {}),
         "check" => check(app, topic, &text).await,
-        "publish" if app.may_change() => publish(app, topic, &document, &text).await,
+        "publish" if publishes && app.may_change() => publish(app, topic, &document, &text).await,
         _ => Ok(html! { p.t-ok { "The topic takes this event." } }),
     };
     let result = done.unwrap_or_else(|error| failure::problem("Refused.", &error));
