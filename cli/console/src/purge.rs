@@ -2,8 +2,9 @@
 
 use axum::Form;
 use axum::extract::{Path, Query, State};
-use gridpost_api::dead_letter::{
-    DeadLetter, DeadLetterContent, DeadLetterCount, DeadLettersPurged,
+use gridpost_api::{
+    dead_letter::{DeadLetter, DeadLetterContent, DeadLetterCount, DeadLettersPurged},
+    requests::PurgeDeadLettersInput,
 };
 use maud::{Markup, html};
 
@@ -28,7 +29,7 @@ pub(super) async fn form(
     let counted = count_some(&app, &topic, &name, &choice).await?;
     let looked_through = match counted.unreadable {
         0 => Ok(Vec::new()),
-        _ => app.api.dead_letters(&topic, &name, &choice, LOOKED_THROUGH).await,
+        _ => first(&app, &topic, &name, &choice).await,
     };
     let (url, whole) = (subscription_url(&topic, &name, "/purge"), format!("{topic}/{name}"));
     let body = html! {
@@ -55,8 +56,26 @@ async fn until(app: &App, chosen: &Chosen) -> anyhow::Result<Chosen> {
     Ok(chosen.with("to", &to.to_string()))
 }
 
-/// Dead letters that are looked through for those that can't be read.
-const LOOKED_THROUGH: usize = 1_000;
+/// Pages of dead letters that are looked through for those that can't be read.
+const PAGES_MAX: usize = 10;
+
+async fn first(
+    app: &App,
+    topic: &str,
+    name: &str,
+    choice: &PurgeDeadLettersInput,
+) -> anyhow::Result<Vec<DeadLetter>> {
+    let (mut found, mut after) = (Vec::new(), None);
+    for _ in 0..PAGES_MAX {
+        let page = app.api.dead_letters_page(topic, name, choice, after.as_deref()).await?;
+        found.extend(page.items);
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    Ok(found)
+}
 
 fn table_of_unreadable(topic: &str, name: &str, all: &[DeadLetter]) -> Markup {
     let row = |one: &DeadLetter| {
