@@ -209,14 +209,18 @@ pub(super) fn arranged(posted: &mut Posted, was: &impl Serialize) -> Option<Stri
             return None;
         }
         _ => {
-            if fields.get(&shown(TYPE)) == fields.get(TYPE) {
-                return Some(AUTHENTICATION.to_owned());
-            }
-            if before.get(TYPE) == fields.get(TYPE) {
+            let is_type_shown = fields.get(&shown(TYPE)) == fields.get(TYPE);
+            let (chosen, object) = match is_type_shown {
+                true => (AUTHENTICATION, "destination.authentication."),
+                false => (TYPE, "destination."),
+            };
+            if before.get(chosen) == fields.get(chosen) {
                 // The other type's fields were not on the page: as they are saved they are not lost.
-                let own =
-                    of_types(SETTINGS, &before).filter(|one| one.path.starts_with("destination."));
+                let own = of_types(SETTINGS, &before).filter(|one| one.path.starts_with(object));
                 own.for_each(|one| fields.fill(&before, one.path));
+            }
+            if is_type_shown {
+                return Some(AUTHENTICATION.to_owned());
             }
             let is_webhook = fields.get(TYPE) == "WebHook";
             format!("destination.{}", if is_webhook { "endpointUrl" } else { "resourceId" })

@@ -338,6 +338,11 @@ fn a_type_that_is_chosen_again_has_what_is_saved() {
         was["properties"]["destination"]
     );
     assert_eq!(choose("WebHook", "KinesisStream").rows("destination.deliveryAttributeMappings"), 0);
+    let webhook = [(TYPE, "WebHook"), ("destination.shown", "WebHook"), ("do", "choose")];
+    let mut back = posted(&[&webhook[..], &[(AUTHENTICATION, "OAuth2ClientCredentials")]].concat());
+    arranged(&mut back, &oauth());
+    let scope = "destination.authentication.scope";
+    assert!(back.fields.has(scope) && back.fields.is_same(&fields_of(&oauth()), scope));
 }
 
 #[test]
