@@ -349,7 +349,7 @@ impl Editor<'_> {
         let notice = html! {
             div.problem role="alert" {
                 (made::told(&shown.was, &now.was, &in_form))
-                (made::lost(&shown.was, &mine, &in_form))
+                (made::lost(&shown.was, &mine, &in_form, self.page == Page::Subscription))
                 @if had_secrets { (not_shown()) }
             }
         };

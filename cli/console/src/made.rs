@@ -95,9 +95,14 @@ pub(super) fn told(was: &impl Serialize, now: &impl Serialize, in_form: &Value) 
     }
 }
 
-/// Lists typed values for which the form below has no field: another operator has saved a destination
-/// of another type.
-pub(super) fn lost(was: &impl Serialize, mine: &Value, in_form: &Value) -> Markup {
+/// Lists typed values for which the form below has no field. Of an event subscription's form that is so because
+/// another operator has saved a destination of another type.
+pub(super) fn lost(
+    was: &impl Serialize,
+    mine: &Value,
+    in_form: &Value,
+    of_destination: bool,
+) -> Markup {
     let was = value(was);
     // What was emptied is in no field either, and nothing is lost by that.
     let is_lost = |path: &Vec<&str>| {
@@ -109,8 +114,12 @@ pub(super) fn lost(was: &impl Serialize, mine: &Value, in_form: &Value) -> Marku
     let rows: Vec<_> = differing(&was, mine).into_iter().filter(is_lost).map(row).collect();
     html! {
         @if !rows.is_empty() {
-            p { "The form below has no field for these, which you have typed: the destination is of another type now. "
-                "Copy what you still need, or choose the type again." }
+            p {
+                "The form below has no field for these, which you have typed"
+                @if of_destination {
+                    ": the destination is of another type now. Copy what you still need, or choose the type again."
+                } @else { ". Copy what you still need." }
+            }
             (kit::table("What you have typed and the form below lacks", &[("Member", ""), ("What you have typed", "")], &rows))
         }
     }
@@ -143,18 +152,20 @@ pub(super) fn unread(error: &anyhow::Error) -> Markup {
     }
 }
 
-/// Returns the paths of the members that differ; lists are told whole.
+/// Returns the paths of the members that differ; lists are told whole. An object that is not there has no members.
 fn differing<'d>(old: &'d Value, new: &'d Value) -> Vec<Vec<&'d str>> {
-    let (Value::Object(before), Value::Object(after)) = (old, new) else {
+    let has_members = |one: &Value| one.is_object() || one.is_null();
+    if old == new || !(has_members(old) && has_members(new)) {
         return if old == new { Vec::new() } else { vec![Vec::new()] };
-    };
-    let added = after.keys().filter(|name| !before.contains_key(*name));
+    }
+    let names = |of: &'d Value| of.as_object().into_iter().flat_map(Map::keys);
+    let added = names(new).filter(|name| old.get(name).is_none());
     let below = |name: &'d String| {
-        let of = |members: &'d Map<String, Value>| members.get(name).unwrap_or(&Value::Null);
-        let paths = differing(of(before), of(after)).into_iter();
+        let of = |document: &'d Value| document.get(name).unwrap_or(&Value::Null);
+        let paths = differing(of(old), of(new)).into_iter();
         paths.map(|path| [vec![name.as_str()], path].concat())
     };
-    before.keys().chain(added).flat_map(below).collect()
+    names(old).chain(added).flat_map(below).collect()
 }
 
 #[cfg(test)]
@@ -191,5 +202,8 @@ mod tests {
             assert!(shown.contains(part), "{part} is not in {shown}");
         }
         assert!(!shown.contains("<code>b.<wbr>c</code>"), "only what others changed: {shown}");
+        // What is typed into an object that was not there, and is in the form, is not lost.
+        let [mine, in_form] = [json!({"o": {"x": 1, "y": null}}), json!({"o": {"x": 1, "z": 2}})];
+        assert_eq!(lost(&json!({}), &mine, &in_form, true).into_string(), "");
     }
 }
