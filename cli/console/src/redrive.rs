@@ -5,6 +5,7 @@ use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use gridpost_api::{
+    client::Page,
     redrive::Redrive,
     requests::{PurgeDeadLettersInput, RedriveInput, RedriveTarget},
     schema::Time,
@@ -54,25 +55,34 @@ pub(super) async fn form(
     Path((topic, name)): Names,
     Query(fields): Query<Fields>,
 ) -> Answer {
-    render(&app, &topic, &name, &fields, &html! {}).await
+    let jobs = app.api.redrives_page(&topic, &name, None).await?;
+    Ok(render(&app, (&topic, &name), &fields, &Ok(jobs), &html! {}))
 }
 
-async fn render(app: &App, topic: &str, name: &str, fields: &Fields, refused: &Markup) -> Answer {
+fn render(
+    app: &App,
+    (topic, name): (&str, &str),
+    fields: &Fields,
+    jobs: &anyhow::Result<Page<Redrive>>,
+    refused: &Markup,
+) -> Markup {
     let (chosen, _) = Chosen::of(fields);
-    let jobs = app.api.redrives_page(topic, name, None).await?;
     let body = html! {
         (refused)
         @if app.may_change() { (begin_form(app, topic, name, &chosen, fields)) }
         h2 { "Redrives so far" }
-        (list(topic, name, &jobs.items))
-        @if jobs.next.is_some() { p.m { "These are the newest; the command line lists them all." } }
+        (failure::or_problem("", jobs, |jobs| html! {
+            (list(topic, name, &jobs.items))
+            @if jobs.next.is_some() { p.m { "These are the newest; the command line lists them all." } }
+        }))
     };
     let flags = chosen.with("sent", "").flags();
     let command = ("dead-letter redrive", &*format!(" --dry-run{flags}"));
     let title = "Redrive dead letters";
-    let runs = jobs.items.iter().any(|job| job.status == JobStatus::Running);
+    let is_running = |job: &Redrive| job.status == JobStatus::Running;
+    let runs = jobs.as_ref().is_ok_and(|jobs| jobs.items.iter().any(is_running));
     let page = Below { of: (topic, name), tab: "/dead-letters", title, command };
-    Ok(app.live_below(&page, runs, &body))
+    app.live_below(&page, runs, &body)
 }
 
 fn begin_form(app: &App, topic: &str, name: &str, chosen: &Chosen, fields: &Fields) -> Markup {
@@ -136,7 +146,9 @@ pub(super) async fn begin(
         }
         Err(error) => {
             let refused = failure::problem("Nothing was begun.", &error);
-            let page = render(&app, &topic, &name, &fields, &refused).await?;
+            // What was typed is shown again, whether the API answers or not.
+            let jobs = app.api.redrives_page(&topic, &name, None).await;
+            let page = render(&app, (&topic, &name), &fields, &jobs, &refused);
             Ok((failure::status(&error), page).into_response())
         }
     }
