@@ -206,6 +206,12 @@ pub(super) fn arranged(posted: &mut Posted, was: &impl Serialize) -> Option<Stri
                 let members = telling(list);
                 fields.keep_rows(list, |fields, row| !fields.is_blank(list, row, &members));
             }
+            // A text that is not in the form at all, not even empty, was not on its page: it stays.
+            let is_text =
+                |one: &&Setting| !matches!(one.kind, Kind::Flag | Kind::Switch | Kind::Rows);
+            for one in all().filter(is_text) {
+                fields.fill(&before, one.path);
+            }
             return None;
         }
         _ => {

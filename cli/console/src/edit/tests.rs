@@ -346,6 +346,15 @@ fn a_type_that_is_chosen_again_has_what_is_saved() {
 }
 
 #[test]
+fn a_text_that_is_not_in_the_form_stays() {
+    let was = json!({"properties": {"retryPolicy": {"maxDeliveryAttempts": 5, "schedule": [1]}}});
+    let mut posted = posted(&[("retryPolicy.schedule", "")]);
+    assert_eq!(arranged(&mut posted, &was), None);
+    let want = json!({"properties": {"retryPolicy": {"schedule": null}}});
+    assert_eq!(patch_of(&was, &document(&posted.fields, &was, Page::Retry).0), want);
+}
+
+#[test]
 fn buttons_that_no_page_has_save_nothing() {
     for button in ["add bogus", "remove bogus 0"] {
         assert!(arranged(&mut posted(&[("do", button)]), &json!({})).is_some(), "{button}");
