@@ -130,14 +130,17 @@ pub(super) async fn save(
 ) -> Answer<Response> {
     let editor = Editor { app: &app, page, names: &names };
     let mut posted = Posted::of(pairs);
-    let was = editor.was(&posted.made)?;
-    let focus = fields::arranged(&mut posted, &was);
+    let was = editor.was(&posted.made);
+    let focus = fields::arranged(&mut posted, was.as_ref().unwrap_or(&Value::Null));
     let Posted { fields, made, .. } = posted;
-    let mut shown = Shown { fields, made, was, focus, ..Shown::default() };
+    let mut shown = Shown { fields, made, focus, ..Shown::default() };
+    let read = was.map(|was| shown.was = was);
     if shown.focus.is_some() {
         return Ok(editor.render(&shown).into_response());
     }
-    let (error, mine) = match editor.document(&shown.fields, &shown.was) {
+    let document = read.map_err(Into::into);
+    let document = document.and_then(|()| editor.document(&shown.fields, &shown.was));
+    let (error, mine) = match document {
         Ok((_, problems)) if !problems.is_empty() => {
             shown.problems = problems;
             return Ok((StatusCode::BAD_REQUEST, editor.render(&shown)).into_response());
