@@ -32,7 +32,7 @@ use super::{
     kit::{self, Icon},
     lists::{LOOKED_AT_MAX, Lists, lists},
     page::{self, Frame, Tab},
-    sought::{EXACT, LeftOut, is_exact},
+    sought::{EXACT, LeftOut, is_exact, letters_query},
     text,
     urls::{self, subscription_url, with_query},
 };
@@ -364,7 +364,8 @@ pub(super) async fn show_one(
         DeadLetterContent::Unreadable { .. } => "-",
     };
     let found = super::sought::event_url(&topic, event_id);
-    let redrive = with_query(&subscription_url(&topic, &name, "/redrive"), &[("event", event_id)]);
+    let redrive =
+        with_query(&subscription_url(&topic, &name, "/redrive"), &letters_query(event_id));
     let body = html! {
         (kit::kv(&members(&letter)))
         ul.links {
