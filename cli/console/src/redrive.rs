@@ -36,6 +36,10 @@ fn counting(fields: &Fields) -> Result<RedriveInput, Misuse> {
         Chosen::of(fields).0.choice()?;
     let target = name("to_name")
         .map(|target| RedriveTarget { event_subscription: Some(target), topic: name("to_topic") });
+    if target.is_none() && name("to_topic").is_some() {
+        let told = "To another topic: type the event subscription there, too.";
+        return Err(Misuse(told.to_owned()));
+    }
     Ok(RedriveInput {
         from,
         to,
@@ -263,11 +267,13 @@ mod tests {
 
     #[test]
     fn nothing_is_sent_before_it_is_counted() {
-        let of = |rate: &str| {
-            let pairs = [("reason", "R"), ("sent", "no"), ("rate", rate), ("to_name", "s")];
+        let to = |rate: &str, field: &str| {
+            let pairs = [("reason", "R"), ("sent", "no"), ("rate", rate), (field, "s")];
             let pairs = pairs.map(|(name, text)| (name.to_owned(), text.to_owned()));
             counting(&Fields(pairs.to_vec()))
         };
+        let of = |rate: &str| to(rate, "to_name");
+        assert!(to("7", "to_topic").is_err(), "a topic has no dead letters of its own");
         let text = |text: &str| Some(text.to_owned());
         let counted = of("7").expect("an input");
         let to = counted.target.and_then(|target| target.event_subscription);
