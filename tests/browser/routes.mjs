@@ -8,7 +8,7 @@ export function routes() {
   const text = read("cli/console/src/lib.rs");
   const nested = text.indexOf("fn of_subscription");
   const found = [];
-  for (const match of text.matchAll(/\.route\(\s*"([^"]+)",([^;]*?)\)\s*(?=\.|\n\})/g)) {
+  for (const match of text.matchAll(/\.route\(\s*"([^"]+)",([^]*?)(?=\n {8}\.|\n\})/g)) {
     const [, path, handlers] = match;
     const whole = (match.index > nested ? "/topics/{topic}/subscriptions/{name}" : "") + path;
     const pattern = whole.replace(/(.)\/$/, "$1").replace(/\{\w+\}/g, "[^/]+");
