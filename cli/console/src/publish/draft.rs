@@ -113,6 +113,13 @@ impl Draft {
             return Ok(Self::whole(&topic, typed.get(WHOLE).trim()));
         }
         let schema = input_schema(document);
+        let (takes, made_for) = (<&str>::from(schema), typed.get(SCHEMA));
+        if !made_for.is_empty() && made_for != takes {
+            let told = format!(
+                "The topic takes {takes}, the form is for {made_for}: open its page again."
+            );
+            return Err(Misuse(told).into());
+        }
         let mut draft = Self::default();
         let mut values = values(schema, typed, &mut draft.problems);
         draft.text = serde_json::to_string(&values)?;
@@ -222,6 +229,13 @@ mod tests {
                 (want.to_vec(), want.len()),
                 "{typed:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_form_of_another_schema_is_refused() {
+        for (schema, is_taken) in [(OWN, false), (CLOUD_EVENTS, false), (EVENT_GRID, true)] {
+            assert_eq!(Draft::of(&topic(schema), &fields(EVENT_GRID)).is_ok(), is_taken);
         }
     }
 
