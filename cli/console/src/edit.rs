@@ -347,6 +347,9 @@ impl Editor<'_> {
         let merged = made::merged(&shown.was, &now.was, &mine);
         let mut fields = self.fields_of(&merged);
         fields.fill(&shown.fields, ANSWERS);
+        if self.page == Page::Topic && !has_mapping(&Document::of(&now.was)) {
+            fields.clear("inputSchemaMapping");
+        }
         // A destination of another type has other fields: what was typed into those that are gone is told.
         let in_form = self.document(&fields, &now.was).map_or(merged, |(document, _)| document);
         let notice = html! {
@@ -470,9 +473,7 @@ impl Editor<'_> {
                 }))
                 (view::of_topic(view, &settings, true))
             },
-            Page::Topic => {
-                view::of_topic(view, &settings, was.text(FIXED[1]) == "CustomEventSchema")
-            }
+            Page::Topic => view::of_topic(view, &settings, has_mapping(&was)),
             Page::NewSubscription => html! {
                 input type="hidden" name=(PROFILE) value=(view.fields.get(PROFILE));
                 (view.field(Field::of("name", "Name", "2 to 64 letters, digits and hyphens.")))
@@ -523,6 +524,11 @@ fn document_of(text: &str) -> anyhow::Result<Value> {
 /// Returns the answers that a timeline is made for.
 fn answers(fields: &Fields) -> String {
     given(Some(&fields.get(ANSWERS).to_owned())).unwrap_or_else(|| "500".to_owned())
+}
+
+/// Whether a topic takes events of one's own, which a mapping explains.
+fn has_mapping(settings: &Document) -> bool {
+    settings.text(FIXED[1]) == "CustomEventSchema"
 }
 
 /// Returns the delivery profile that an event subscription's limits are of.

@@ -113,7 +113,9 @@ async fn what_is_typed_stays_where_the_api_refuses_it_or_does_not_answer() {
     let mut event: Vec<_> = members.iter().map(|name| (name.as_str(), "typed-here")).collect();
     event.extend([("action", "publish"), ("made.schema", "EventGridSchema")]);
     // A form's path, the state that it was made from, its fields, and what stays.
-    let table: [(_, _, Fields<'_>, &[&str]); 8] = [
+    let redrive = format!("{BILLING}/redrive");
+    let table: [(_, _, Fields<'_>, &[&str]); 9] = [
+        (&redrive, &none, &[("to_name", "typed")], &["value=\"typed\""]),
         (
             &create_topic,
             &none,
@@ -170,7 +172,8 @@ async fn what_is_typed_stays_where_the_api_refuses_it_or_does_not_answer() {
             let refusals = ["PUT ", "PATCH "].map(|method| (method, status, json!({})));
             let console = Console::of(&refusals).await;
             let answer = console.post(path, &[made_from, fields].concat()).await;
-            let want = if path.ends_with("/publish") { 502 } else { want };
+            let is_post = ["/publish", "/redrive"].iter().any(|end| path.ends_with(end));
+            let want = if is_post { 502 } else { want };
             let alert = ["role=\"alert\"", "name=\"csrf\"", "Nothing was"];
             shows(&answer, want, &[&alert[..], kept].concat());
             if !was.is_null() {
@@ -180,6 +183,36 @@ async fn what_is_typed_stays_where_the_api_refuses_it_or_does_not_answer() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn the_path_of_checks_publishes_nothing() {
+    let topic =
+        documents::topic("orders", &json!({"properties": {"inputSchema": "CustomEventSchema"}}));
+    let console = Console::of(&[("GET /topics/orders ", 200, topic)]).await;
+    let typed = [("event", "{}"), ("action", "publish")];
+    let answer = console.post(&format!("{ORDERS}/publish/check"), &typed).await;
+    shows(&answer, 200, &["The topic takes this event."]);
+}
+
+#[tokio::test]
+async fn a_document_without_the_state_that_it_was_made_from_stays() {
+    let typed = [("document", "{\"typed\": 1}")];
+    let answer = Console::of(&[]).await.post(&format!("{BILLING}/edit/json"), &typed).await;
+    shows(&answer, 400, &["does not say what it was made from", "{&quot;typed&quot;: 1}"]);
+}
+
+/// Another one has made the topic again, for events that have no mapping.
+#[tokio::test]
+async fn a_mapping_that_was_typed_is_told_where_the_topic_has_another_schema_by_now() {
+    let was = json!({"properties": {"inputSchema": "CustomEventSchema"}}).to_string();
+    let now =
+        documents::topic("orders", &json!({"properties": {"inputSchema": "EventGridSchema"}}));
+    let rows = [("PATCH ", 412, json!({})), ("GET /topics/orders ", 200, now)];
+    let typed = [ETAG, ("was", &was), ("inputSchemaMapping.id.sourceField", "typed-id")];
+    let answer = Console::of(&rows).await.post(&format!("{ORDERS}/edit"), &typed).await;
+    shows(&answer, 412, &["the form below lacks", "typed-id"]);
+    assert!(!answer.1.contains("is of another type now"));
 }
 
 /// Another one has made the webhook a queue meanwhile: the form has no field for a URL then.
