@@ -410,6 +410,8 @@ impl Parts {
                 validation_origin: default::VALIDATION_ORIGIN.to_owned(),
                 publish_url: urls.publish.clone(),
                 manage_url: urls.manage.clone(),
+                // The manage API may be out of their reach.
+                validation_url: urls.publish.clone(),
                 configuration_kept_for: CONFIGURATION_KEPT_FOR + SLACK,
                 dispatch_keeps_configuration: CONFIGURATION_KEPT_FOR + SLACK,
                 account: "000000000000".to_owned(),

@@ -92,6 +92,8 @@ pub struct Settings {
     pub publish_url: String,
     /// Base URL of this API, without a slash at its end.
     pub manage_url: String,
+    /// The same of validation URLs, which owners of endpoints open.
+    pub validation_url: String,
     /// How long the data plane keeps configuration in memory.
     pub configuration_kept_for: Duration,
     /// The time for dispatch, perhaps longer.
@@ -134,6 +136,11 @@ impl FromStr for Authorization {
     }
 }
 
+/// Returns the URL of a part of an event subscription below a base URL.
+fn url_below(base: &str, SubscriptionKey { topic, name }: &SubscriptionKey, part: &str) -> String {
+    format!("{base}/topics/{topic}/eventSubscriptions/{name}/{part}")
+}
+
 const TRIES_MAX: u32 = 20;
 
 const BACK_OFF_MS_MAX: f64 = 150.0;
@@ -145,9 +152,8 @@ impl Context {
     }
 
     /// Returns the URL of a part of an event subscription, such as `deliveries`.
-    fn url_of(&self, SubscriptionKey { topic, name }: &SubscriptionKey, part: &str) -> String {
-        let base = &self.settings.manage_url;
-        format!("{base}/topics/{topic}/eventSubscriptions/{name}/{part}")
+    fn url_of(&self, key: &SubscriptionKey, part: &str) -> String {
+        url_below(&self.settings.manage_url, key, part)
     }
 
     fn new_identity(&self) -> Identity {

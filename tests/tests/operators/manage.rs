@@ -45,6 +45,7 @@ pub(crate) fn manage_context(deployment: &Deployment) -> manage::Context {
             validation_origin: "eventgrid.azure.net".to_owned(),
             publish_url: "https://publish.example".to_owned(),
             manage_url: "https://manage.example".to_owned(),
+            validation_url: "https://manage.example".to_owned(),
             configuration_kept_for: Duration::ZERO,
             dispatch_keeps_configuration: Duration::ZERO,
             account: "123456789012".to_owned(),

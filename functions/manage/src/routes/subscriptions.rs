@@ -30,6 +30,7 @@ use crate::{
     handshake::{self, Handshake, WAIT_MAX, ask},
     page::Page,
     precondition::Precondition,
+    url_below,
 };
 
 /// The most event subscriptions of a topic. Source: Event Grid, "Quotas and limits".
@@ -549,7 +550,7 @@ fn validation_url(
     code: Uuid,
     validation: &Validation,
 ) -> Secret {
-    let url = context.url_of(key, "validate");
+    let url = url_below(&context.settings.validation_url, key, "validate");
     Secret::new(format!("{url}?id={code}&token={}", validation.token.expose()))
 }
 

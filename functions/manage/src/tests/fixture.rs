@@ -79,6 +79,7 @@ impl Fixture {
                 validation_origin: "eventgrid.azure.net".to_owned(),
                 publish_url: "https://publish.example".to_owned(),
                 manage_url: "https://manage.example".to_owned(),
+                validation_url: "https://events.example".to_owned(),
                 configuration_kept_for: KEPT_FOR,
                 dispatch_keeps_configuration: 5 * KEPT_FOR,
                 account: "123456789012".to_owned(),

@@ -40,9 +40,9 @@ fn validation_url(fixture: &Fixture) -> String {
             events[0]["data"]["validationUrl"].as_str().expect("a URL").to_owned()
         }
     };
-    let beginning = "https://manage.example/topics/demo/eventSubscriptions/s-1/validate?id=";
+    let beginning = "https://events.example/topics/demo/eventSubscriptions/s-1/validate?id=";
     assert!(url.starts_with(beginning), "{url}");
-    url.replace("https://manage.example", "")
+    url.replace("https://events.example", "")
 }
 
 /// Waits until so many seconds after the endpoint was asked last.

@@ -129,6 +129,7 @@ fn settings(queues: &SqsQueues, dispatch: &Arn) -> Result<Settings, config::Sett
         validation_origin: config::validation_origin()?,
         publish_url: config::publish_url()?,
         manage_url: config::manage_url()?,
+        validation_url: config::manage_url()?,
         configuration_kept_for: config::configuration_kept_for()?,
         dispatch_keeps_configuration: config::dispatch_keeps_configuration()?,
         account: dispatch.account.clone(),

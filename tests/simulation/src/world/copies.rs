@@ -262,6 +262,7 @@ impl Simulation {
                 validation_origin: "gridpost.example".to_owned(),
                 publish_url: "https://publish.example".to_owned(),
                 manage_url: "https://manage.example".to_owned(),
+                validation_url: "https://manage.example".to_owned(),
                 configuration_kept_for: self.kept_for(DISPATCH_KEEPS_CONFIGURATION),
                 dispatch_keeps_configuration: self.kept_for(DISPATCH_KEEPS_CONFIGURATION),
                 account: "123456789012".to_owned(),
