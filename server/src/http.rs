@@ -306,7 +306,13 @@ async fn answer(requests: &Requests, from: &From, request: hyper::Request<Incomi
                 }
             }
             if purpose == Purpose::Metrics {
-                return metrics(process).await;
+                return match &request.authorizer {
+                    Some(Authorizer::Token(grant)) if !grant.topics.is_whole() => message(
+                        StatusCode::FORBIDDEN,
+                        "metrics are of all topics, and the token is not",
+                    ),
+                    _ => metrics(process).await,
+                };
             }
         }
     }

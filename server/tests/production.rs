@@ -182,6 +182,13 @@ async fn what_operators_may_do_is_not_there_for_others() {
             assert_eq!(status(request).await, want, "{base}{path} {headers:?} {token:?}");
         }
     }
+    let input = json!({"name": "acme", "role": "admin", "topics": "acme-*"});
+    let made = fixture.socket.post("http://localhost/tokens").json(&input).send().await;
+    let made: Value = made.expect("an answer").json().await.expect("a token");
+    let scoped = made["token"].as_str().expect("a token");
+    for (path, want) in [("/metrics", 403), ("/poison", 403), ("/topics", 200)] {
+        assert_eq!(status(fixture.manage(Method::GET, path, scoped)).await, want, "{path}");
+    }
     let folder = data(fixture.folder.path());
     let mode = |path: &Path| fs::metadata(path).expect("a file").permissions().mode() & 0o777;
     assert_eq!(mode(&socket_path(&folder)), 0o600);
