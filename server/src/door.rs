@@ -16,13 +16,13 @@ use hyper::{
 /// What a listener offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
-    /// Both APIs, to whoever is on this machine.
+    /// Both APIs, to every user of this machine.
     Both,
     /// Publishes, by topics' keys, and the validation of endpoints.
     Publish,
     /// The manage API, by tokens.
     Manage,
-    /// The manage API and its tokens, to whoever may open the folder's socket.
+    /// The manage API and its tokens, to users who may open the folder's socket.
     Socket,
 }
 

@@ -207,7 +207,7 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, from: &From, requ
     }
 }
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Publish,
@@ -269,7 +269,7 @@ async fn answer(requests: &Requests, from: &From, request: hyper::Request<Incomi
             let (now, speed) = (process.clock.now(), process.clock.speed().times());
             return reply(StatusCode::OK, process.counts.document(now, speed).to_string());
         }
-        // The key comes first: whoever has none may not fill the memory.
+        // The key comes first: a client without one may not fill the memory.
         Purpose::Publish => match admit(&process.ingest, &request).await {
             Ok(is_admitted) => match process.store.may_publish() {
                 Ok(()) => admitted = Some(is_admitted),
@@ -597,7 +597,7 @@ mod tests {
         }
     }
 
-    /// What only operators may do is not there where anyone may connect.
+    /// Operations of operators are not offered where anyone may connect.
     #[test]
     fn a_door_has_what_it_offers_and_nothing_else() {
         use Offer::{Both, Manage, Publish, Socket};

@@ -109,7 +109,7 @@ pub struct Options {
     pub resources: Option<Resources>,
     /// The AWS identity for requests to endpoints; `None`: event subscriptions with one are refused.
     pub identity: Option<Identity>,
-    /// Runs as in production; `None`: for whoever is on this machine, without tokens, on [`Self::port`].
+    /// Runs as in production; `None`: on [`Self::port`], without tokens, for every user of this machine.
     pub production: Option<Production>,
 }
 

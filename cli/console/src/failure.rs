@@ -70,7 +70,7 @@ pub(super) fn details<'a>(all: impl IntoIterator<Item = &'a Detail>) -> Markup {
     }
 }
 
-/// Shows a failure as the problem of a page, below a sentence if there is one. An answer that is late is none.
+/// Shows a failure as the problem of a page, below a sentence if there is one. A late answer is not shown as a problem.
 pub(super) fn problem(head: &str, error: &anyhow::Error) -> Markup {
     if error.is::<Late>() {
         let told = "Its counts come later: reload, or wait while the page is live.";

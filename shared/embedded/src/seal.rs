@@ -58,7 +58,7 @@ pub(crate) fn opened(sealer: &Sealer, row: &str, text: String) -> Result<String,
 
 /// Encrypts what is not, or is under another key than the first. Fails if there is no key for something.
 pub(crate) fn seal_all(connection: &Connection, sealer: &Sealer) -> Result<(), SealError> {
-    // What was written in clear is not left in unused pages.
+    // Leaves no text that was written in clear in unused pages.
     connection.pragma_update(None, "secure_delete", true)?;
     for (table, column, row) in TABLES {
         let select = format!("SELECT rowid, {row}, {column} FROM {table} WHERE {column} NOT NULL");
