@@ -13,7 +13,7 @@ use hyper::{
     header::{self, HeaderName},
 };
 
-/// What a listener offers.
+/// The APIs that a listener offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
     /// Both APIs, to every user of this machine.

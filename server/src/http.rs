@@ -89,7 +89,7 @@ struct Requests {
 /// The pause after a failed accept.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
-/// What accepts connections.
+/// Accepts connections of one kind.
 pub(crate) trait Accept {
     type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
@@ -286,7 +286,7 @@ async fn answer(requests: &Requests, from: &From, request: hyper::Request<Incomi
         Purpose::Manage | Purpose::Tokens | Purpose::Metrics => {
             let is_open = match purpose {
                 Purpose::Manage => is_validation(&request.path),
-                // What runs on this machine, and no proxy for another.
+                // Programs on this machine, but not a proxy for others.
                 Purpose::Metrics => {
                     from.peer.is_none_or(|peer| peer.to_canonical().is_loopback())
                         && !is_forwarded(&parts.headers)

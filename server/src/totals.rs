@@ -1,4 +1,4 @@
-//! What was counted since the process started, and what is so now, in Prometheus' text format.
+//! Counts since the process started, and gauges of now, in Prometheus' text format.
 //!
 //! The counters are the metrics that the functions have on AWS, by the same labels.
 

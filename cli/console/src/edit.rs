@@ -217,7 +217,7 @@ impl Editor<'_> {
             Page::NewSubscription => {
                 let profile = api.topic(topic).await?.properties.settings.delivery_profile;
                 shown.fields.set(fields::TYPE, "WebHook");
-                // What the form was made for says which limits it has, so that no call has to.
+                // The form's own profile says which limits it has, so that no call has to.
                 shown.fields.set(PROFILE, profile.map_or("-", Into::into));
                 return Ok(shown);
             }

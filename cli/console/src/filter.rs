@@ -24,7 +24,7 @@ use gridpost_ops::{failure::Misuse, output::pretty, subscription::send_test};
 const EVENTS: &str = "events";
 const FILTER: &str = "filter";
 
-/// What a sample event is tried on.
+/// The thing that a sample event is tried on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trial {
     Filter,

@@ -290,7 +290,7 @@ pub(super) fn listed(
     html! { @if !rows.is_empty() { (flush(title, beside, table(title, head, rows))) } }
 }
 
-/// A count in a cell: of nothing it is quiet. What is not known is a dash.
+/// A count in a cell: zero is quiet, and an unknown count is a dash.
 pub(super) fn count(count: impl Into<Option<u64>>) -> Markup {
     html! { @match count.into() { None => "–", Some(0) => span.m { "0" }, Some(count) => (number(count)) } }
 }

@@ -88,7 +88,7 @@ pub(super) async fn stream(State(app): State<App>, Query(query): Query<LiveQuery
     let Some(page) = page(&query.page) else { return only("over") };
     let permit = Arc::clone(&app.lives).try_acquire_owned();
     let Ok(permit) = permit else { return only("problem") };
-    // What the page did not wait for follows soon.
+    // Answers that the page did not wait for follow soon.
     let every = EVERY_ON_ONE_MACHINE.max(app.looks.rest(&page.to_string()));
     let live = Live { app, page, sent: HashMap::new(), every, is_over: false, _permit: permit };
     let looks = stream::unfold(live, async |mut live| {

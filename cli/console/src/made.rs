@@ -202,7 +202,7 @@ mod tests {
             assert!(shown.contains(part), "{part} is not in {shown}");
         }
         assert!(!shown.contains("<code>b.<wbr>c</code>"), "only what others changed: {shown}");
-        // What is typed into an object that was not there, and is in the form, is not lost.
+        // Text in an object that was missing before is not lost if the form has it.
         let [mine, in_form] = [json!({"o": {"x": 1, "y": null}}), json!({"o": {"x": 1, "z": 2}})];
         assert_eq!(lost(&json!({}), &mine, &in_form, true).into_string(), "");
     }

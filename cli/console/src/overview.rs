@@ -148,7 +148,7 @@ async fn under_way(app: &App) -> Markup {
     kit::kv(&[("Parked", parked_told(&parked)), ("Poison queue", poison_told(poison))])
 }
 
-/// Lists each reason once, with the topics that it concerns. What is late only comes later.
+/// Lists each reason once, with the topics that it concerns. Late answers are not listed.
 fn unread(seen: &Seen) -> Markup {
     let mut groups: BTreeMap<_, Vec<&Unread>> = BTreeMap::new();
     let is_late = |one: &&Unread| one.error.is::<Late>();
@@ -462,7 +462,7 @@ mod tests {
         json!({"newEvents": "Held", "pause": pause, "waitingEvents": 1})
     }
 
-    /// What has lost events stands first, whatever its standing is.
+    /// Event subscriptions that have lost events come first, whatever their standing.
     #[test]
     fn those_that_lose_events_stand_first_then_the_largest_backlogs() {
         let ends = json!({"state": "Probation", "newEvents": "Ends", "cause": {"outcome": "<b>"}});

@@ -193,7 +193,7 @@ fn render(app: &App, topic: &str, fields: &Fields, problems: &Placed, result: &M
             }
             @else if !is_whole { " " a href=(urls::with_query(&url, &[("as", "json")])) { "Type it as JSON" } }
         }
-        // What is typed is checked while one types; the buttons work without that.
+        // The script has the text checked while the user types; the buttons work without it.
         form.document method="post" action=(url) data-preview=(check) data-parts={ (fresh) "checked" } {
             (app.token())
             input type="hidden" name=(SCHEMA) value=(schema);

@@ -150,7 +150,7 @@ pub(super) async fn begin(
         }
         Err(error) => {
             let refused = failure::problem("Nothing was begun.", &error);
-            // What was typed is shown again, whether the API answers or not.
+            // The typed text is shown again, whether the API answers or not.
             let jobs = app.api.redrives_page(&topic, &name, None).await;
             let page = render(&app, (&topic, &name), &fields, &jobs, &refused);
             Ok((failure::status(&error), page).into_response())

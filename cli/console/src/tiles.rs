@@ -117,7 +117,7 @@ pub(super) fn delivered_tile(traffic: &Traffic) -> Markup {
     kit::tile("", Kind::Ok, "Delivered", text::percent(delivered, ended), note, spark)
 }
 
-/// What came and has not ended by these healths, which may not be all, and the deliveries that have failed.
+/// The events that have not ended by these healths, which may not be all, and the deliveries that have failed.
 pub(super) fn waiting_tile(
     url: &str,
     healths: &[&Health],

@@ -96,7 +96,7 @@ impl Follower {
     pub async fn catch_up(&mut self, most: usize) -> anyhow::Result<CaughtUp> {
         let answer = self.journal.ask(self.filter.from(self.seen.until), most).await?;
         let oldest = answer.attempts.iter().flatten().next_back();
-        // What is older than a line that was given was given, too.
+        // Lines older than one that was given have been given, too.
         let is_joined = oldest.is_some_and(|line| self.seen.ids.contains(&line.id));
         let (is_cut, begins) = (answer.next_link.is_some() && !is_joined, answer.begins);
         let mut lines = self.fresh(answer);

@@ -34,7 +34,7 @@ pub(crate) struct Arrival {
     pub(crate) path: String,
     /// The route that API Gateway matched.
     pub(crate) route: Option<String>,
-    /// What accepted it.
+    /// The authorizer or the token that admitted it.
     pub(crate) authorizer: Option<Authorizer>,
     /// The ARN of the IAM principal that signed it, or the name of its token.
     pub(crate) caller: Option<String>,

@@ -13,7 +13,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// What a token allows. Each role has what those before it have.
+/// The role of a token. Each role allows all that those before it allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[derive(strum::Display, strum::EnumString, strum::VariantNames)]
 #[serde(rename_all = "lowercase")]
@@ -77,7 +77,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// What the bearer of a token may do, and where.
+/// The role and the topics of a request's token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub role: Role,

@@ -30,7 +30,7 @@ impl Request {
     }
 }
 
-/// What admitted a request: an authorizer of API Gateway, or a token of `gridpost serve`.
+/// The authorizer of API Gateway, or the token of `gridpost serve`, that admitted a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Authorizer {
     /// An allowed IAM principal signed the request.

@@ -38,7 +38,7 @@ pub(crate) enum SealError {
     Database(#[from] rusqlite::Error),
 }
 
-/// What seals, if there is a key.
+/// The keys, if there are any.
 pub(crate) type Sealer = Option<Arc<dyn Seal>>;
 
 /// Encrypts a text for a row, if there is a key.

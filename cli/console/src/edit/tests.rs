@@ -423,7 +423,7 @@ fn what_is_not_touched_is_not_sent() {
             "retry",
             &retry(json!({ "statusRules": rule })),
         ),
-        // What another operator gives the object meanwhile stays.
+        // Members that another operator adds meanwhile are kept.
         (
             of_retry,
             &limited,

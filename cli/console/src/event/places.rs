@@ -113,7 +113,7 @@ fn published_of(one: &EventDelivery) -> Option<Time> {
 }
 
 impl Place<'_> {
-    /// Returns the worst of how its publishes stand, each by its last delivery.
+    /// Returns the worst standing of its publishes, each by its last delivery.
     pub(super) fn standing(&self) -> Standing {
         // A redrive keeps the time of the publish, and another publish with this id has its own.
         let of_publish = self.deliveries.iter().map(|one| (published_of(one), *one));

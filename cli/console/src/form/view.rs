@@ -46,7 +46,7 @@ pub(crate) enum Control<'a> {
     #[default]
     Line,
     Lines,
-    /// Lines of JSON, in which characters that do not show stand by their numbers.
+    /// Lines of JSON, in which characters that do not show are written as their numbers.
     Json,
     /// Values, each with what it means.
     Select(&'a [(&'a str, &'a str)]),

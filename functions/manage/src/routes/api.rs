@@ -79,7 +79,7 @@ pub(crate) struct Route {
     pub(crate) key: String,
     /// Whether it needs no IAM identity and no token.
     pub(crate) is_open: bool,
-    /// What a token for it must have.
+    /// The role that a token for it must have.
     pub(crate) role: Role,
 }
 
@@ -103,7 +103,7 @@ const SECRETS: [&str; 6] = [
     "/rotateSigningSecret",
 ];
 
-/// Returns the role of a route. What makes, changes or deletes a topic or an event subscription has another method.
+/// Returns the role of a route. Routes that make, change or delete topics and event subscriptions have other methods.
 fn role_of(method: &Method, path: &str) -> Role {
     let ends = |ends: &[&str]| ends.iter().any(|end| path.ends_with(end));
     match *method {

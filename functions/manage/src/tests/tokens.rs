@@ -143,7 +143,7 @@ async fn each_operation_is_for_its_role_and_those_above_on_topics_in_scope() {
     assert!(open && operations.len() == 2, "no role is written down for {operations:?}");
 }
 
-/// What names topics in a body, a list or a token is for those in scope, too.
+/// Topics that a body names, and those of a list, are limited to the scope, too.
 #[tokio::test(start_paused = true)]
 async fn other_teams_topics_are_neither_listed_nor_reached_by_a_body() {
     let mut fixture = Fixture::with_subscription().await;
